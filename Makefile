@@ -1,0 +1,61 @@
+# `make` alone lists the targets. `make check` is what continuous integration runs.
+
+GO       ?= go
+PKG      ?= ./...
+FUZZTIME ?= 15s
+PORT     ?= 6379
+ARGS     ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-static race lint staticcheck fuzz bars crash-long suites bench check clean
+
+help:        ## list the targets
+	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
+
+build:       ## bin/cairn and bin/cairn-bench
+	@mkdir -p bin
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+run: build   ## one node on PORT (6379) with its files in ./data
+	@mkdir -p data
+	exec bin/cairn server --dir ./data --port $(PORT) $(ARGS)
+
+test:        ## all tests, invariants on, at most 6 minutes on 2 cores
+	$(GO) test -tags invariants -timeout 6m $(PKG)
+
+test-static: ## the same without cgo
+	CGO_ENABLED=0 $(GO) test -tags invariants -timeout 6m $(PKG)
+
+race:        ## the same under the race detector; PKG=./wal for one package
+	$(GO) test -tags invariants -race -timeout 20m $(PKG)
+
+lint: staticcheck ## format, vet, staticcheck, house rules, floor plan
+	$(GO) test -count=1 ./tools/lint ./tools/floorplan
+
+staticcheck: ## only staticcheck
+	$(GO) run honnef.co/go/tools/cmd/staticcheck -tags invariants $(PKG)
+
+fuzz:        ## each fuzz target for FUZZTIME (15s)
+	@grep -rE --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \
+		name=$${func#func }; echo "$$(dirname "$$file") $$name"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+	done
+
+bars: build  ## the speed bars, beside redis-server on this machine
+	bin/cairn-bench bars $(ARGS)
+
+crash-long:  ## kill -9 and restart for a long time, nothing acknowledged may be lost
+	$(GO) run ./tools/crash $(ARGS)
+
+suites: build ## Redis's own test suites; REDIS_TREE=folder of a Redis source tree
+	@test -d "$(REDIS_TREE)/tests" || { echo "REDIS_TREE=\"$(REDIS_TREE)\" holds no folder tests: name a Redis source tree"; exit 2; }
+	./tools/suites/run.sh "$(REDIS_TREE)" "$(CURDIR)/bin/cairn server" $(ARGS)
+
+bench:       ## micro benchmarks, output for benchstat
+	$(GO) test -run '^$$' -bench . -benchmem -count 6 $(PKG)
+
+check: lint test ## what continuous integration runs
+
+clean:       ## remove what build and profiling made; ./data stays
+	rm -rf bin
+	rm -f *.test *.prof *.out

@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"cairn/engine/cache"
+	"cairn/engine/layout"
+	"cairn/engine/pending"
+)
+
+// nudge wakes the applier when enough is pending.
+func (s *Store) nudge() {
+	if s.pendingNow() < s.opts.CutBytes {
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pendingNow is what the epoch under way has gathered, bytes.
+func (s *Store) pendingNow() int64 {
+	cur, _ := s.cache.DirtyBytes()
+	return cur + s.pend[s.cache.Epoch()&1].Bytes()
+}
+
+// Pending is what is committed and not yet in Pebble, bytes.
+func (s *Store) Pending() int64 {
+	cur, frozen := s.cache.DirtyBytes()
+	return cur + frozen + s.pend[0].Bytes() + s.pend[1].Bytes()
+}
+
+// throttleMax is the longest that one command is held up while the applier is behind but not out of room.
+const throttleMax = 2 * time.Millisecond
+
+// Reserve waits until there is room for a write of about n bytes. It comes before any lock: from half of the
+// limit on writers are slowed in proportion, at the limit they wait for the applier.
+func (s *Store) Reserve(n int) error {
+	if err := s.log.Reserve(n); err != nil {
+		return err
+	}
+	limit := s.opts.pendingBytes()
+	have := s.Pending()
+	if have < limit/2 {
+		return nil
+	}
+	if have < limit {
+		time.Sleep(throttleMax * time.Duration(2*have-limit) / time.Duration(limit))
+		return nil
+	}
+	s.room.L.Lock()
+	defer s.room.L.Unlock()
+	for s.Pending() >= limit && s.failed.Load() == nil {
+		s.nudge()
+		s.room.Wait()
+	}
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// applyLoop writes pending rows to Pebble until the store closes.
+func (s *Store) applyLoop() {
+	defer close(s.applierDone)
+	tick := time.NewTicker(s.opts.CutInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.wake:
+		case <-tick.C:
+		}
+		if err := s.Apply(); err != nil {
+			s.fail(err)
+			return
+		}
+	}
+}
+
+func (s *Store) fail(err error) {
+	if s.failed.CompareAndSwap(nil, &err) {
+		s.opts.Fatal(err)
+	}
+	s.room.Broadcast()
+}
+
+// group is what one cut froze, beside the rows.
+type group struct {
+	epoch   uint64
+	applied int64
+	state   layout.State
+}
+
+// Apply cuts the pending rows at the log's end and writes them as one batch. The background does this by
+// itself; a caller that needs the store to have caught up may do it too.
+func (s *Store) Apply() error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	g, ok := s.cutGroup()
+	if !ok {
+		return s.maintain(0)
+	}
+	b := s.db.NewBatchWithSize(1 << 20)
+	defer b.Close()
+	if err := s.fillBatch(b, g); err != nil {
+		return err
+	}
+	size := len(b.Repr())
+	if err := s.db.Apply(b, pebble.NoSync); err != nil {
+		return fmt.Errorf("apply group up to offset %d: %w", g.applied, err)
+	}
+	s.cache.Applied()
+	s.appliedEpoch = g.epoch
+	s.pend[g.epoch&1].Clear()
+	s.applied.Store(g.applied)
+	s.room.L.Lock()
+	s.room.Broadcast()
+	s.room.L.Unlock()
+	return s.maintain(size)
+}
+
+// cutGroup closes the epoch. Nothing inside waits: commits stand still meanwhile.
+func (s *Store) cutGroup() (g group, ok bool) {
+	s.cut.lock()
+	defer s.cut.unlock()
+	end := s.log.End()
+	if end == s.applied.Load() && s.pendingNow() == 0 && !s.stateDirty {
+		return g, false
+	}
+	g.applied = end
+	g.epoch = s.cache.Cut()
+	s.drops.seal(g.epoch)
+	g.state = layout.State{Applied: end, NextGen: s.nextGen.Load(), History: s.history}
+	s.stateDirty = false
+	s.counters.freeze()
+	return g, true
+}
+
+// fillBatch writes the group in the order of row keys, slot by slot, drops first.
+func (s *Store) fillBatch(b *pebble.Batch, g group) error {
+	frozen := s.pend[g.epoch&1]
+	touched := append([]uint16(nil), frozen.Touched()...)
+	slices.Sort(touched)
+	if err := s.batchDrops(b, frozen, touched); err != nil {
+		return err
+	}
+	var err error
+	var row []byte
+	s.cache.Frozen(func(slot uint16, rows []cache.Row) bool {
+		for _, r := range rows {
+			if r.Kind == kindRecord {
+				row = layout.AppendRecordKey(row[:0], slot, r.Hash, r.Key)
+			} else {
+				row = layout.AppendValueKey(row[:0], slot, r.Key)
+			}
+			if err = put(b, row, r.Val, r.Deleted); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	for _, slot := range touched {
+		frozen.Slot(slot).Ascend(func(r pending.Row) bool {
+			err = put(b, r.Key, r.Val, r.Deleted)
+			return err == nil
+		})
+		if err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for p, page := range s.counters.frozen {
+		if err := b.Set(layout.AppendPageKey(nil, p), layout.AppendPage(nil, page), nil); err != nil {
+			return err
+		}
+	}
+	return b.Set(layout.StateKey(), g.state.Append(nil), nil)
+}
+
+func put(b *pebble.Batch, row, val []byte, deleted bool) error {
+	if deleted {
+		return b.Delete(row, nil)
+	}
+	return b.Set(row, val, nil)
+}
+
+// batchDrops writes one range tombstone for each run of neighbouring dropped slots.
+func (s *Store) batchDrops(b *pebble.Batch, frozen *pending.Set, touched []uint16) error {
+	for i := 0; i < len(touched); i++ {
+		if !frozen.Slot(touched[i]).Dropped() {
+			continue
+		}
+		first, last := touched[i], touched[i]
+		for i+1 < len(touched) && touched[i+1] == last+1 && frozen.Slot(touched[i+1]).Dropped() {
+			i++
+			last = touched[i]
+		}
+		for _, space := range []byte{layout.SpaceSlot, layout.SpaceBulk} {
+			lo, hi := layout.SlotRange(space, first, last)
+			if err := b.DeleteRange(lo, hi, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maintain follows a group: dropped values give their rows back, and a flush moves the durable offset when
+// recovery would otherwise have too much to do.
+func (s *Store) maintain(written int) error {
+	if err := s.drops.run(s); err != nil {
+		return err
+	}
+	s.sinceFlush += int64(written)
+	applied, durable := s.applied.Load(), s.durable.Load()
+	if applied == durable || s.flushing.Load() {
+		return nil
+	}
+	due := s.sinceFlush >= s.opts.memTableBytes()*3/4 ||
+		applied-durable >= s.opts.RecoveryLogBytes ||
+		time.Since(s.lastFlush) >= s.opts.RecoveryAge
+	if !due {
+		return nil
+	}
+	return s.startFlush(applied)
+}

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"cairn/engine/layout"
+)
+
+// counters are exact at once: a commit moves them under its slot's lock and the cut lock's shared side. A cut
+// copies the pages that were touched since the one before, so that the applier writes what was true at the cut.
+type counters struct {
+	live   [16384]layout.Counters
+	dirty  [layout.Pages]atomic.Bool
+	frozen map[int]*[layout.PageSlots]layout.Counters
+}
+
+func (c *counters) add(slot uint16, d layout.Counters) {
+	v := &c.live[slot]
+	atomic.AddInt64(&v.Keys, d.Keys)
+	atomic.AddInt64(&v.Large, d.Large)
+	atomic.AddInt64(&v.Bytes, d.Bytes)
+	c.touch(slot)
+}
+
+func (c *counters) clear(slot uint16) {
+	v := &c.live[slot]
+	atomic.StoreInt64(&v.Keys, 0)
+	atomic.StoreInt64(&v.Large, 0)
+	atomic.StoreInt64(&v.Bytes, 0)
+	c.touch(slot)
+}
+
+func (c *counters) touch(slot uint16) {
+	if p := &c.dirty[slot/layout.PageSlots]; !p.Load() {
+		p.Store(true)
+	}
+}
+
+// freeze copies the touched pages. Called with the whole cut lock.
+func (c *counters) freeze() {
+	c.frozen = make(map[int]*[layout.PageSlots]layout.Counters)
+	for p := range c.dirty {
+		if c.dirty[p].Load() {
+			c.dirty[p].Store(false)
+			page := new([layout.PageSlots]layout.Counters)
+			copy(page[:], c.live[p*layout.PageSlots:])
+			c.frozen[p] = page
+		}
+	}
+}
+
+// SlotCounters gives what is known of a slot.
+func (s *Store) SlotCounters(slot uint16) layout.Counters {
+	v := &s.counters.live[slot]
+	return layout.Counters{
+		Keys:  atomic.LoadInt64(&v.Keys),
+		Large: atomic.LoadInt64(&v.Large),
+		Bytes: atomic.LoadInt64(&v.Bytes),
+	}
+}
+
+// Keys counts the keys of all slots.
+func (s *Store) Keys() (n int64) {
+	for i := range s.counters.live {
+		n += atomic.LoadInt64(&s.counters.live[i].Keys)
+	}
+	return n
+}
+
+// Bytes counts the payload bytes of all slots.
+func (s *Store) Bytes() (n int64) {
+	for i := range s.counters.live {
+		n += atomic.LoadInt64(&s.counters.live[i].Bytes)
+	}
+	return n
+}

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"cairn/engine/layout"
+	"cairn/internal/slot"
+)
+
+type memLog struct{ bytes.Buffer }
+
+func (l *memLog) Append(e []byte) int64 { l.Write(e); return int64(l.Len()) }
+func (l *memLog) Reserve(int) error     { return nil }
+func (l *memLog) End() int64            { return int64(l.Len()) }
+func (l *memLog) SyncAll() error        { return nil }
+func (l *memLog) Trim(int64)            {}
+
+func set(t *testing.T, txn *Txn, key, val string) {
+	t.Helper()
+	k := []byte(key)
+	txn.Begin([]uint16{slot.Of(k)}, true, 1000)
+	h, err := txn.Key(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Rec = layout.Record{Type: layout.String, Body: []byte(val)}
+	txn.Put(h)
+	txn.LogStrings("SET", k, []byte(val))
+	if _, err := txn.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, txn *Txn, key string) string {
+	t.Helper()
+	k := []byte(key)
+	txn.Begin([]uint16{slot.Of(k)}, false, 1000)
+	defer txn.End()
+	h, err := txn.Key(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !h.Exists() {
+		return "-"
+	}
+	return string(h.Rec.Body)
+}
+
+func TestSetGetReopen(t *testing.T) {
+	fs := vfs.NewMem()
+	open := func() *Store {
+		s, _, err := Open(Options{FS: fs, Dir: "s", MemoryBudget: 64 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Attach(&memLog{})
+		return s
+	}
+	s := open()
+	txn := s.NewTxn()
+	for i := range 1000 {
+		set(t, txn, fmt.Sprint("k", i), fmt.Sprint("v", i))
+		if i == 500 {
+			if err := s.Apply(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check := func() {
+		for i := range 1000 {
+			if got := get(t, txn, fmt.Sprint("k", i)); got != fmt.Sprint("v", i) {
+				t.Fatalf("k%d: %s", i, got)
+			}
+		}
+		if s.Keys() != 1000 {
+			t.Fatalf("%d keys, want 1000", s.Keys())
+		}
+	}
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	txn = s.NewTxn()
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/tidwall/btree"
+
+	"cairn/engine/layout"
+	"cairn/engine/pending"
+)
+
+// source is one layer of a merged walk. Layers are ordered newest first: among equal row keys the newest wins.
+type source interface {
+	first(from []byte)
+	next()
+	row() (r pending.Row, ok bool)
+	close() error
+}
+
+// treeSource walks a snapshot of pending rows.
+type treeSource struct {
+	it btree.IterG[pending.Row]
+	hi []byte
+	ok bool
+}
+
+func newTreeSource(t *pending.Tree, hi []byte) *treeSource {
+	return &treeSource{it: t.Iter(), hi: hi}
+}
+
+func (s *treeSource) first(from []byte) { s.ok = s.it.Seek(pending.Row{Key: from}) }
+func (s *treeSource) next()             { s.ok = s.it.Next() }
+func (s *treeSource) close() error      { return nil }
+
+func (s *treeSource) row() (pending.Row, bool) {
+	if !s.ok {
+		return pending.Row{}, false
+	}
+	r := s.it.Item()
+	return r, bytes.Compare(r.Key, s.hi) < 0
+}
+
+// sliceSource walks rows that are sorted already.
+type sliceSource struct {
+	rows []pending.Row
+	at   int
+}
+
+func (s *sliceSource) first(from []byte) {
+	s.at = 0
+	for s.at < len(s.rows) && bytes.Compare(s.rows[s.at].Key, from) < 0 {
+		s.at++
+	}
+}
+func (s *sliceSource) next()        { s.at++ }
+func (s *sliceSource) close() error { return nil }
+
+func (s *sliceSource) row() (pending.Row, bool) {
+	if s.at >= len(s.rows) {
+		return pending.Row{}, false
+	}
+	return s.rows[s.at], true
+}
+
+// pebbleSource walks Pebble.
+type pebbleSource struct{ it *pebble.Iterator }
+
+func (s *pebbleSource) first(from []byte) { s.it.SeekGE(from) }
+func (s *pebbleSource) next()             { s.it.Next() }
+func (s *pebbleSource) close() error      { return s.it.Close() }
+
+func (s *pebbleSource) row() (pending.Row, bool) {
+	if !s.it.Valid() {
+		return pending.Row{}, false
+	}
+	// The value is left alone: a walk over keys must not fetch values that live elsewhere.
+	return pending.Row{Key: s.it.Key()}, true
+}
+
+// Iter walks rows in order, as they were when it was made: it may outlive the transaction, and is closed by
+// its user. Key and Value are valid until Next.
+type Iter struct {
+	sources []source
+	strip   int // bytes of the row key that all rows share and nobody asks for
+	cur     pending.Row
+	from    int           // index of the source that cur comes from
+	inStore *pebbleSource // that source, if it is Pebble
+	valid   bool
+	err     error
+}
+
+func (it *Iter) settle() {
+	for {
+		best := -1
+		var row pending.Row
+		for i, s := range it.sources {
+			r, ok := s.row()
+			if ok && (best < 0 || bytes.Compare(r.Key, row.Key) < 0) {
+				best, row = i, r
+			}
+		}
+		if best < 0 {
+			it.valid = false
+			if err := it.storeError(); err != nil {
+				it.err = err
+			}
+			return
+		}
+		for i := best + 1; i < len(it.sources); i++ {
+			if r, ok := it.sources[i].row(); ok && bytes.Equal(r.Key, row.Key) {
+				it.sources[i].next()
+			}
+		}
+		if !row.Deleted {
+			it.cur, it.from, it.valid = row, best, true
+			it.inStore, _ = it.sources[best].(*pebbleSource)
+			return
+		}
+		it.sources[best].next()
+	}
+}
+
+// seek goes to the first row whose row key is row or more.
+func (it *Iter) seek(row []byte) {
+	for _, s := range it.sources {
+		s.first(row)
+	}
+	it.settle()
+}
+
+// Valid says whether the walk stands on a row.
+func (it *Iter) Valid() bool { return it.valid && it.err == nil }
+
+// Key is the last part of the row key: the element, or what the walk is over.
+func (it *Iter) Key() []byte { return it.cur.Key[it.strip:] }
+
+// Value is the row's content.
+func (it *Iter) Value() []byte {
+	if it.inStore == nil {
+		return it.cur.Val
+	}
+	v, err := it.inStore.it.ValueAndErr()
+	if err != nil {
+		it.err = err
+	}
+	return v
+}
+
+// Next goes to the next row.
+func (it *Iter) Next() {
+	it.sources[it.from].next()
+	it.settle()
+}
+
+// Close lets go of the rows and gives the first error met.
+func (it *Iter) Close() error {
+	err := it.err
+	for _, s := range it.sources {
+		err = errors.Join(err, s.close())
+	}
+	it.sources, it.valid = nil, false
+	return err
+}
+
+// walk opens a merged walk over [lo, hi) of slot, standing on the first row at or after from.
+// points are rows of layers above, newest first.
+func (t *Txn) walk(slot uint16, lo, hi, from []byte, points ...source) (*Iter, error) {
+	it := &Iter{sources: points}
+	if tree := t.elems[slot]; tree != nil {
+		it.sources = append(it.sources, newTreeSource(tree.IsoCopy(), hi))
+	}
+	below := !t.isDropped(slot)
+	if below {
+		newer, older := t.s.layers(slot)
+		for _, layer := range []*pending.Slot{newer, older} {
+			tree, dropped := layer.Snapshot()
+			if tree != nil {
+				it.sources = append(it.sources, newTreeSource(tree, hi))
+			}
+			if dropped {
+				below = false
+				break
+			}
+		}
+	}
+	if below {
+		pi, err := t.s.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+		if err != nil {
+			return nil, err
+		}
+		it.sources = append(it.sources, &pebbleSource{pi})
+	}
+	it.seek(from)
+	if err := it.storeError(); err != nil {
+		return nil, errors.Join(err, it.Close())
+	}
+	return it, nil
+}
+
+// storeError tells why Pebble's part of the walk ended, when it was not for lack of rows.
+func (it *Iter) storeError() error {
+	for _, s := range it.sources {
+		if p, ok := s.(*pebbleSource); ok && p.it.Error() != nil {
+			return p.it.Error()
+		}
+	}
+	return nil
+}
+
+// Elements walks the element rows of k (chunks of a string) from the given element on, nil for all.
+func (t *Txn) Elements(k *Key, from []byte) (*Iter, error) {
+	lo, hi := layout.GenerationRange(k.Slot, k.Rec.Gen, k.Rec.Chunks())
+	it, err := t.walk(k.Slot, lo, hi, append(append([]byte(nil), lo...), from...))
+	if err != nil {
+		return nil, err
+	}
+	it.strip = len(lo)
+	return it, nil
+}

@@ -1,0 +1,92 @@
+package layout
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Version is the format of all rows. A store of another version is refused on open.
+const Version = 1
+
+// Node row names, in SpaceNode.
+var (
+	nodeState = []byte{SpaceNode, 's'}
+)
+
+// StateKey is the row key of the node's state.
+func StateKey() []byte { return nodeState }
+
+// State is the node row that every group carries: where in the log the store stands.
+//
+//	version(2) applied(8) next generation(8) history
+type State struct {
+	Applied int64  // everything up to this log offset is in the store and nothing after
+	NextGen uint64 // the first generation not yet given away
+	History []byte // the log's history, encoded by its owner
+}
+
+// Append appends the encoded state.
+func (s *State) Append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, Version)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.Applied))
+	dst = binary.BigEndian.AppendUint64(dst, s.NextGen)
+	return append(dst, s.History...)
+}
+
+// Decode fills s from src; History is copied.
+func (s *State) Decode(src []byte) error {
+	if len(src) < 18 {
+		return errShort("node state", len(src), 18)
+	}
+	if v := binary.BigEndian.Uint16(src); v != Version {
+		return &Error{"node state", fmt.Sprintf("format version %d, this program knows %d only", v, Version)}
+	}
+	s.Applied = int64(binary.BigEndian.Uint64(src[2:]))
+	s.NextGen = binary.BigEndian.Uint64(src[10:])
+	s.History = append([]byte(nil), src[18:]...)
+	return nil
+}
+
+// Counter pages: one row holds the counters of PageSlots neighbouring slots, so that a group that touched all
+// slots adds Pages small rows and no more.
+const (
+	PageSlots = 128
+	Pages     = 16384 / PageSlots
+)
+
+// Counters are what is known of a slot without reading it.
+type Counters struct {
+	Keys  int64 // key records, expired but undeleted ones included
+	Large int64 // of them, values that have rows of their own
+	Bytes int64 // payload bytes of keys and values
+}
+
+// AppendPageKey appends the row key of counter page p.
+func AppendPageKey(dst []byte, p int) []byte { return append(dst, SpaceNode, 'c', byte(p)) }
+
+// AppendPage appends an encoded counter page.
+func AppendPage(dst []byte, page *[PageSlots]Counters) []byte {
+	for i := range page {
+		dst = binary.AppendVarint(dst, page[i].Keys)
+		dst = binary.AppendVarint(dst, page[i].Large)
+		dst = binary.AppendVarint(dst, page[i].Bytes)
+	}
+	return dst
+}
+
+// DecodePage fills page from src.
+func DecodePage(page *[PageSlots]Counters, src []byte) error {
+	for i := range page {
+		for _, field := range []*int64{&page[i].Keys, &page[i].Large, &page[i].Bytes} {
+			v, n := binary.Varint(src)
+			if n <= 0 {
+				return &Error{"counter page", fmt.Sprintf("slot %d of the page is not a varint", i)}
+			}
+			*field, src = v, src[n:]
+		}
+	}
+	if len(src) != 0 {
+		return &Error{"counter page", fmt.Sprintf("%d bytes too long", len(src))}
+	}
+	return nil
+}

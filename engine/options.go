@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Options says how a store is opened.
+type Options struct {
+	FS  vfs.FS // nil: the machine's
+	Dir string // the store's own folder
+
+	// MemoryBudget in bytes is split over record cache, block cache, memtables and pending rows. Default 512 MiB.
+	MemoryBudget int64
+	// CutBytes is how many pending bytes make the applier cut. Default: a quarter of a memtable, at most 16 MiB.
+	CutBytes int64
+	// CutInterval is how long a row waits for the applier at most. Default 1 s.
+	CutInterval time.Duration
+	// RecoveryLogBytes bounds the log beyond the durable offset, hence the time of recovery. Default 64 MiB.
+	RecoveryLogBytes int64
+	// RecoveryAge bounds the same by time, for a store that is hardly written. Default 60 s.
+	RecoveryAge time.Duration
+	// DropRowsMax is up to how many rows of a dropped value are deleted one by one. Default 4096.
+	DropRowsMax uint64
+
+	// BootID names the machine's run; a change of it between two runs of the program means that the machine
+	// stopped. Empty: not known.
+	BootID string
+	// Logf notes an event with its fields. Default: nowhere.
+	Logf func(event string, fields ...any)
+	// Fatal is told once that the store cannot go on (a write or sync of Pebble failed). Default: panic.
+	Fatal func(error)
+}
+
+const (
+	minMemoryBudget = 16 << 20
+	maxCutBytes     = 16 << 20
+)
+
+func (o *Options) applyDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.MemoryBudget == 0 {
+		o.MemoryBudget = 512 << 20
+	}
+	if o.CutBytes == 0 {
+		o.CutBytes = min(maxCutBytes, o.memTableBytes()/4)
+	}
+	if o.CutInterval == 0 {
+		o.CutInterval = time.Second
+	}
+	if o.RecoveryLogBytes == 0 {
+		o.RecoveryLogBytes = 64 << 20
+	}
+	if o.RecoveryAge == 0 {
+		o.RecoveryAge = time.Minute
+	}
+	if o.DropRowsMax == 0 {
+		o.DropRowsMax = 4096
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(err error) { panic(err) }
+	}
+}
+
+func (o *Options) validate() error {
+	if o.MemoryBudget < minMemoryBudget {
+		return fmt.Errorf("memory-budget: %d bytes is below the minimum of %d bytes", o.MemoryBudget, minMemoryBudget)
+	}
+	return nil
+}
+
+// The split of the budget. What is left over is for connections, the log's buffer and the collector.
+func (o *Options) cacheBytes() int64      { return o.MemoryBudget * 35 / 100 }
+func (o *Options) blockCacheBytes() int64 { return o.MemoryBudget * 15 / 100 }
+func (o *Options) pendingBytes() int64    { return max(4*o.CutBytes, 4<<20) }
+
+func (o *Options) memTableBytes() int64 {
+	return min(64<<20, max(1<<20, o.MemoryBudget/32))
+}

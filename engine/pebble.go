@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"cairn/engine/layout"
+)
+
+// openPebble opens the store below with the options that docs/log.md explains: no WAL of its own, ingestion
+// never lazy, bulk values apart from the rows that are walked.
+func (s *Store) openPebble() (*pebble.DB, error) {
+	o := &s.opts
+	s.blocks = pebble.NewCache(o.blockCacheBytes())
+	opts := &pebble.Options{
+		FS:                          s.fs,
+		Cache:                       s.blocks,
+		DisableWAL:                  true,
+		FormatMajorVersion:          pebble.FormatValueSeparation,
+		MemTableSize:                uint64(o.memTableBytes()),
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       8,
+		L0StopWritesThreshold:       1000,
+		LBaseMaxBytes:               256 << 20,
+		MaxOpenFiles:                4096,
+		BytesPerSync:                1 << 20,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      pebbleLogger{s},
+		EventListener:               s.listener(),
+	}
+	for i := range opts.Levels {
+		l := &opts.Levels[i]
+		l.BlockSize = 4 << 10
+		l.IndexBlockSize = 256 << 10
+		l.FilterPolicy = bloom.FilterPolicy(10)
+		l.Compression = func() *sstable.CompressionProfile { return sstable.FastCompression }
+	}
+	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
+	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
+		return pebble.ValueSeparationPolicy{
+			Enabled: true, MinimumSize: layout.InlineMax, MaxBlobReferenceDepth: 8,
+			RewriteMinimumAge: 10 * time.Second, TargetGarbageRatio: 0.3,
+		}
+	}
+	opts.Experimental.SpanPolicyFunc = spanPolicy
+	return pebble.Open(o.Dir, opts)
+}
+
+// spanPolicy keeps everything that is walked in its table; only bulk values may live apart.
+func spanPolicy(start []byte) (pebble.SpanPolicy, []byte, error) {
+	if len(start) > 0 && start[0] >= layout.SpaceBulk {
+		return pebble.SpanPolicy{DisableValueSeparationBySuffix: true}, nil, nil
+	}
+	return pebble.SpanPolicy{
+		DisableValueSeparationBySuffix: true,
+		ValueStoragePolicy:             pebble.ValueStorageLowReadLatency,
+	}, []byte{layout.SpaceBulk}, nil
+}
+
+func (s *Store) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) { s.opts.Logf("background work of the store failed", "err", err) },
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			// A damaged table costs its keys, not the node: reads of it answer an error.
+			s.corruptions.Add(1)
+			s.opts.Logf("table damaged", "path", info.Path, "err", info.Details)
+		},
+		DiskSlow: func(info pebble.DiskSlowInfo) { s.opts.Logf("disk slow", "info", info.String()) },
+	}
+}
+
+// Corruptions counts damaged blocks met since the start.
+func (s *Store) Corruptions() int64 { return s.corruptions.Load() }
+
+// pebbleLogger passes on what matters.
+type pebbleLogger struct{ s *Store }
+
+func (l pebbleLogger) Infof(string, ...any) {}
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.s.opts.Logf("store below", "says", fmt.Sprintf(format, args...))
+}
+
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.s.opts.Fatal(fmt.Errorf("store below: "+format, args...))
+}
+
+// flushCategory is how Pebble names files that a flush of a memtable writes.
+const flushCategory = "pebble-memtable-flush"
+
+// orderedFS makes the log durable before any table that a flush writes: a table must never be on disk with
+// rows whose log entries a power cut can still take. The MANIFEST would be too late a place, since the kernel
+// may write it whenever it likes, and the flush's beginning runs under a lock that must not wait.
+type orderedFS struct {
+	vfs.FS
+	barrier func() error
+}
+
+func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, category)
+	if err != nil || category != flushCategory {
+		return file, err
+	}
+	return &orderedFile{file, f.barrier}, nil
+}
+
+func (f *orderedFS) Unwrap() vfs.FS { return f.FS }
+
+type orderedFile struct {
+	vfs.File
+	barrier func() error
+}
+
+func (f *orderedFile) Sync() error {
+	if err := f.barrier(); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+func (f *orderedFile) SyncData() error {
+	if err := f.barrier(); err != nil {
+		return err
+	}
+	return f.File.SyncData()
+}

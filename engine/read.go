@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"cairn/engine/cache"
+	"cairn/engine/layout"
+	"cairn/engine/pending"
+)
+
+// The overlay of every read: the transaction's own rows, pending rows of this epoch, rows being applied,
+// record cache (points only), Pebble.
+//
+// A row never moves between the two pending sets; it only goes from a frozen one to Pebble, after Pebble has
+// it. So with the slot's lock held, which keeps writers out, the sets may be looked at in any order as long as
+// Pebble comes last.
+
+// Kinds of point rows in the cache.
+const (
+	kindRecord uint8 = 0
+	kindValue  uint8 = 1
+)
+
+// loadRecord fills k.Rec from below the transaction.
+func (t *Txn) loadRecord(k *Key) error {
+	if t.isDropped(k.Slot) {
+		return nil
+	}
+	raw, state, err := t.point(kindRecord, k)
+	if err != nil || state != cache.Hit {
+		return err
+	}
+	if err := k.Rec.Decode(raw); err != nil {
+		return fmt.Errorf("read record of key %.64q: %w", k.Name, err)
+	}
+	return nil
+}
+
+func (t *Txn) isDropped(slot uint16) bool {
+	if t.dropAll {
+		return true
+	}
+	for _, d := range t.dropped {
+		if d == slot {
+			return true
+		}
+	}
+	return false
+}
+
+// point reads one of k's point rows into the arena. The state is Hit or Absent.
+func (t *Txn) point(kind uint8, k *Key) ([]byte, cache.State, error) {
+	s := t.s
+	at := len(t.arena)
+	val, state := s.cache.Get(kind, k.Slot, k.Hash, k.Name, t.arena)
+	switch state {
+	case cache.Hit:
+		t.arena = val
+		return val[at:len(val):len(val)], state, nil
+	case cache.Absent:
+		return nil, state, nil
+	}
+	if s.droppedBelow(k.Slot) {
+		return nil, cache.Absent, nil
+	}
+	if kind == kindRecord {
+		t.scan = layout.AppendRecordKey(t.scan[:0], k.Slot, k.Hash, k.Name)
+	} else {
+		t.scan = layout.AppendValueKey(t.scan[:0], k.Slot, k.Name)
+	}
+	val, ok, err := s.get(t.scan, t.arena)
+	if err != nil {
+		return nil, cache.Absent, fmt.Errorf("read key %.64q: %w", k.Name, err)
+	}
+	if !ok {
+		s.cache.FillAbsent(kind, k.Slot, k.Hash, k.Name)
+		return nil, cache.Absent, nil
+	}
+	t.arena = val
+	raw := val[at:len(val):len(val)]
+	s.cache.Fill(kind, k.Slot, k.Hash, k.Name, raw)
+	return raw, cache.Hit, nil
+}
+
+// get reads a row of Pebble, appended to dst.
+func (s *Store) get(row, dst []byte) ([]byte, bool, error) {
+	v, closer, err := s.db.Get(row)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, err
+	}
+	dst = append(dst, v...)
+	return dst, true, closer.Close()
+}
+
+// droppedBelow says whether what Pebble has of slot is waiting to be dropped.
+func (s *Store) droppedBelow(slot uint16) bool {
+	return s.pend[0].Slot(slot).Dropped() || s.pend[1].Slot(slot).Dropped()
+}
+
+// layers gives the pending rows of slot, newer first.
+func (s *Store) layers(slot uint16) (newer, older *pending.Slot) {
+	cur := s.cache.Epoch() & 1
+	return s.pend[cur].Slot(slot), s.pend[1-cur].Slot(slot)
+}
+
+// Value gives the bytes of a string that is not in chunks: its record's body, or its value row.
+func (t *Txn) Value(k *Key) ([]byte, error) {
+	if k.Rec.Form == layout.Inline {
+		return k.Rec.Body, nil
+	}
+	if k.setVal {
+		return k.value, nil
+	}
+	raw, state, err := t.point(kindValue, k)
+	if err != nil {
+		return nil, err
+	}
+	if state != cache.Hit || uint64(len(raw)) != k.Rec.Count {
+		return nil, fmt.Errorf("read key %.64q: value row has %d bytes, its record says %d", k.Name, len(raw), k.Rec.Count)
+	}
+	return raw, nil
+}
+
+// rowKey builds the row key of an element of k, or of a chunk, in the transaction's scratch.
+func (t *Txn) rowKey(dst []byte, k *Key, element []byte) []byte {
+	if k.Rec.Chunks() {
+		lo, _ := layout.GenerationRange(k.Slot, k.Rec.Gen, true)
+		return append(append(dst, lo...), element...)
+	}
+	return layout.AppendElementKey(dst, k.Slot, k.Rec.Gen, element)
+}
+
+// Element reads one element row of k, whose record has Form Rows; element is the row key's last part (four
+// bytes, big endian, for a chunk). The bytes are valid until the next Begin.
+func (t *Txn) Element(k *Key, element []byte) (val []byte, ok bool, err error) {
+	t.scan = t.rowKey(t.scan[:0], k, element)
+	row := t.scan
+	if tree := t.elems[k.Slot]; tree != nil {
+		if r, found := tree.Get(pending.Row{Key: row}); found {
+			return r.Val, !r.Deleted, nil
+		}
+	}
+	newer, older := t.s.layers(k.Slot)
+	if v, exists, known := newer.Get(row); known {
+		return v, exists, nil
+	}
+	if v, exists, known := older.Get(row); known {
+		return v, exists, nil
+	}
+	at := len(t.arena)
+	v, ok, err := t.s.get(row, t.arena)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	t.arena = v
+	return v[at:len(v):len(v)], true, nil
+}
+
+// PutElement sets one element row of k. Bytes are copied. The caller keeps k.Rec's counts and calls Put.
+func (t *Txn) PutElement(k *Key, element, val []byte) {
+	t.putRow(k.Slot, t.rowKey(nil, k, element), append([]byte(nil), val...), false)
+}
+
+// DeleteElement removes one element row of k. The caller keeps k.Rec's counts and calls Put.
+func (t *Txn) DeleteElement(k *Key, element []byte) {
+	t.putRow(k.Slot, t.rowKey(nil, k, element), nil, true)
+}
+
+// putRow adds an ordered row to the transaction; both slices become its own.
+func (t *Txn) putRow(slot uint16, row, val []byte, deleted bool) {
+	if t.elems == nil {
+		t.elems = make(map[uint16]*pending.Tree)
+	}
+	tree := t.elems[slot]
+	if tree == nil {
+		tree = pending.NewTree()
+		t.elems[slot] = tree
+	}
+	tree.Set(pending.Row{Key: row, Val: val, Deleted: deleted})
+}

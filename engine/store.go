@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"cairn/engine/cache"
+	"cairn/engine/layout"
+	"cairn/engine/pending"
+)
+
+// Store is all keys and values of a node.
+type Store struct {
+	opts    Options
+	db      *pebble.DB
+	blocks  *pebble.Cache
+	fs      *orderedFS
+	log     Log
+	effects Effects
+
+	routing  atomic.Pointer[Routing]
+	slots    [16384]slotState
+	allSlots []uint16
+	counters counters
+	cache    *cache.Cache
+	pend     [2]*pending.Set // by parity of the epoch
+	cut      cutLock
+	lanes    atomic.Int64
+	nextGen  atomic.Uint64
+	drops    drops
+
+	history    []byte // written and read with the whole cut lock
+	stateDirty bool   // the state row must be written though no row is pending
+
+	applying     sync.Mutex // one cut and apply at a time
+	applied      atomic.Int64
+	durable      atomic.Int64
+	appliedEpoch uint64 // of the last group; the applier's own
+	sinceFlush   int64
+	lastFlush    time.Time
+	flushing     atomic.Bool
+	floor        floorFile
+
+	wake        chan struct{}
+	stop        chan struct{}
+	applierDone chan struct{}
+	background  sync.WaitGroup
+	room        *sync.Cond
+	failed      atomic.Pointer[error]
+	corruptions atomic.Int64
+}
+
+// Opened says where the store stands, so that its owner can open the log and execute what follows.
+type Opened struct {
+	Applied int64  // execute the log from here
+	History []byte // as given to SetHistory
+	Fresh   bool   // there was no store before
+	Floor   Floor  // what the floor file says
+}
+
+// Open opens the store in o.Dir, making it when there is none. It refuses a store that is older than its floor
+// file says: acknowledged writes would be missing.
+func Open(o Options) (*Store, *Opened, error) {
+	o.applyDefaults()
+	if err := o.validate(); err != nil {
+		return nil, nil, err
+	}
+	s := &Store{
+		opts: o, fs: &orderedFS{FS: o.FS}, log: &replayLog{}, cache: cache.New(o.cacheBytes()),
+		pend: [2]*pending.Set{{}, {}}, allSlots: make([]uint16, 16384),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), applierDone: make(chan struct{}),
+		room: sync.NewCond(new(sync.Mutex)), lastFlush: time.Now(),
+	}
+	for i := range s.allSlots {
+		s.allSlots[i] = uint16(i)
+	}
+	s.fs.barrier = func() error { return s.log.SyncAll() }
+	s.routing.Store(&Routing{})
+	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, nil, fmt.Errorf("make store folder: %w", err)
+	}
+	floor, err := s.floor.load(o.FS, o.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.db, err = s.openPebble(); err != nil {
+		return nil, nil, fmt.Errorf("open store in %s: %w", o.Dir, err)
+	}
+	opened := &Opened{Floor: floor}
+	if err := s.readState(opened); err != nil {
+		return nil, nil, errors.Join(err, s.db.Close())
+	}
+	s.floor.cur.BootID = o.BootID
+	go s.applyLoop()
+	return s, opened, nil
+}
+
+// readState takes up what the last group left.
+func (s *Store) readState(opened *Opened) error {
+	raw, ok, err := s.get(layout.StateKey(), nil)
+	if err != nil {
+		return fmt.Errorf("read node state: %w", err)
+	}
+	st := layout.State{NextGen: 1}
+	opened.Fresh = !ok
+	if ok {
+		if err := st.Decode(raw); err != nil {
+			return err
+		}
+	}
+	if st.Applied < opened.Floor.Applied {
+		return fmt.Errorf("store in %s stands at offset %d, but its floor file proves %d was durable: "+
+			"a damaged MANIFEST has opened an older state; copy the data from a replica or a backup into an empty folder",
+			s.opts.Dir, st.Applied, opened.Floor.Applied)
+	}
+	s.applied.Store(st.Applied)
+	s.durable.Store(st.Applied)
+	s.nextGen.Store(st.NextGen)
+	s.history = st.History
+	opened.Applied, opened.History = st.Applied, st.History
+	return s.readCounters()
+}
+
+func (s *Store) readCounters() error {
+	for p := range layout.Pages {
+		raw, ok, err := s.get(layout.AppendPageKey(nil, p), nil)
+		if err != nil {
+			return fmt.Errorf("read counter page %d: %w", p, err)
+		}
+		if !ok {
+			continue
+		}
+		var page [layout.PageSlots]layout.Counters
+		if err := layout.DecodePage(&page, raw); err != nil {
+			return err
+		}
+		copy(s.counters.live[p*layout.PageSlots:], page[:])
+	}
+	return nil
+}
+
+// Replaying makes the next commit the execution of a log entry that ends at end: nothing is appended.
+func (s *Store) Replaying(end int64) {
+	s.log.(*replayLog).end = end
+}
+
+// Attach gives the store its log, after what the log had beyond the applied offset was executed. From here on
+// commits are appended to it.
+func (s *Store) Attach(log Log) {
+	s.cut.lock()
+	s.log = log
+	s.cut.unlock()
+	s.background.Add(1)
+	go func() { // ends with its walk, or with Close
+		defer s.background.Done()
+		if err := s.findDrops(); err != nil {
+			s.opts.Logf("search for dropped values ended", "err", err)
+		}
+	}()
+}
+
+// SetHistory notes the log's history, to travel in every group from now on.
+func (s *Store) SetHistory(h []byte) {
+	s.cut.lock()
+	s.history, s.stateDirty = append([]byte(nil), h...), true
+	s.cut.unlock()
+}
+
+// Applied is the log offset up to which everything is in Pebble; Durable the one that a crash of the machine
+// leaves.
+func (s *Store) Applied() int64 { return s.applied.Load() }
+
+// Durable is explained at Applied.
+func (s *Store) Durable() int64 { return s.durable.Load() }
+
+// Close applies and flushes everything and closes Pebble. Nobody may be using the store.
+func (s *Store) Close() error {
+	err := s.halt()
+	if err == nil {
+		err = s.Apply()
+	}
+	if err == nil {
+		err = s.flushNow()
+	}
+	if err == nil {
+		err = s.floor.write(s.applied.Load(), true)
+	}
+	return errors.Join(err, s.db.Close(), s.releaseCaches())
+}
+
+// Abandon ends the store's goroutines and closes Pebble without writing anything, as after a failure.
+func (s *Store) Abandon() error {
+	return errors.Join(s.halt(), s.db.Close(), s.releaseCaches())
+}
+
+func (s *Store) halt() error {
+	close(s.stop)
+	<-s.applierDone
+	s.background.Wait()
+	for s.flushing.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *Store) releaseCaches() error {
+	s.blocks.Unref()
+	return nil
+}
