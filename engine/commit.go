@@ -27,6 +27,14 @@ func (t *Txn) End() (end int64) {
 		end = max(end, t.s.slots[slot].end)
 	}
 	t.s.unlockSlots(t.slots, t.write)
+	t.seen = max(t.seen, end)
+	return end
+}
+
+// TakeSeen gives the highest end that End or Commit returned since the last call: what a reply made of several
+// transactions waits for.
+func (t *Txn) TakeSeen() (end int64) {
+	end, t.seen = t.seen, 0
 	return end
 }
 
@@ -67,6 +75,7 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 	}
 	t.open = false
 	s.unlockSlots(t.slots, true)
+	t.seen = max(t.seen, end)
 	s.nudge()
 	return end, nil
 }

@@ -17,7 +17,7 @@ func (l *memLog) Append(e []byte) int64 { l.Write(e); return int64(l.Len()) }
 func (l *memLog) Reserve(int) error     { return nil }
 func (l *memLog) End() int64            { return int64(l.Len()) }
 func (l *memLog) SyncAll() error        { return nil }
-func (l *memLog) Trim(int64)            {}
+func (l *memLog) Trim(int64) error      { return nil }
 
 func set(t *testing.T, txn *Txn, key, val string) {
 	t.Helper()
@@ -57,7 +57,9 @@ func TestSetGetReopen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Attach(&memLog{})
+		if err := s.Attach(&memLog{}); err != nil {
+			t.Fatal(err)
+		}
 		return s
 	}
 	s := open()

@@ -54,6 +54,5 @@ func (s *Store) flushed(applied int64) error {
 		return err
 	}
 	s.durable.Store(applied)
-	s.log.Trim(applied)
-	return nil
+	return s.log.Trim(applied)
 }

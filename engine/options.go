@@ -7,6 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
+// FS is where files live: the machine's file system, or one that tests make fail.
+type FS = vfs.FS
+
 // Options says how a store is opened.
 type Options struct {
 	FS  vfs.FS // nil: the machine's
@@ -25,6 +28,8 @@ type Options struct {
 	// DropRowsMax is up to how many rows of a dropped value are deleted one by one. Default 4096.
 	DropRowsMax uint64
 
+	// DiskReserve is how many bytes stay free for deletions and background work. Default: by the disk's size.
+	DiskReserve int64
 	// BootID names the machine's run; a change of it between two runs of the program means that the machine
 	// stopped. Empty: not known.
 	BootID string

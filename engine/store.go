@@ -53,6 +53,8 @@ type Store struct {
 	room        *sync.Cond
 	failed      atomic.Pointer[error]
 	corruptions atomic.Int64
+	gateClosed  atomic.Bool
+	diskFree    atomic.Int64
 }
 
 // Opened says where the store stands, so that its owner can open the log and execute what follows.
@@ -146,22 +148,27 @@ func (s *Store) readCounters() error {
 
 // Replaying makes the next commit the execution of a log entry that ends at end: nothing is appended.
 func (s *Store) Replaying(end int64) {
-	s.log.(*replayLog).end = end
+	s.log.(*replayLog).next = end
 }
 
 // Attach gives the store its log, after what the log had beyond the applied offset was executed. From here on
 // commits are appended to it.
-func (s *Store) Attach(log Log) {
+func (s *Store) Attach(log Log) error {
 	s.cut.lock()
 	s.log = log
 	s.cut.unlock()
-	s.background.Add(1)
+	if err := s.flushed(s.durable.Load()); err != nil { // this run of the machine is in the floor file from now on
+		return err
+	}
+	s.background.Add(2)
+	go s.watchDisk()
 	go func() { // ends with its walk, or with Close
 		defer s.background.Done()
 		if err := s.findDrops(); err != nil {
 			s.opts.Logf("search for dropped values ended", "err", err)
 		}
 	}()
+	return nil
 }
 
 // SetHistory notes the log's history, to travel in every group from now on.

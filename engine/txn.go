@@ -74,6 +74,7 @@ type Txn struct {
 	dirty   int
 	events  []Event
 	purged  int
+	seen    int64 // see TakeSeen
 }
 
 // NewTxn makes a transaction of s.

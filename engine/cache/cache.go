@@ -250,5 +250,5 @@ func (c *Cache) fill(w rowWrite) {
 	s.mu.Lock()
 	s.fill(tag, &w)
 	s.mu.Unlock()
-	c.trim(2)
+	c.trim(16)
 }

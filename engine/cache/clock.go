@@ -38,9 +38,7 @@ func (s *shard) obtain(units uint32, must bool) uint32 {
 	c := s.c
 	size := s.pageFor(units)
 	if c.total.Load()+size > c.limit.Load() {
-		if s.barren > 0 {
-			s.barren--
-		} else if ref := s.reclaim(units, size); ref != 0 {
+		if ref := s.reclaim(units, size); ref != 0 {
 			return ref
 		}
 		// The shard may have little and the others much: go one page above the limit, another gives one back
@@ -58,15 +56,16 @@ func (s *shard) obtain(units uint32, must bool) uint32 {
 
 // reclaim evicts rows of this shard until a block of that size is free and takes it. 0 if it found none.
 func (s *shard) reclaim(units uint32, size int64) uint32 {
-	before := s.evictions
 	var ref uint32
 	if int64(units)*unit == size {
 		ref = s.reclaimPage(units)
+	} else if s.barren > 0 {
+		s.barren--
 	} else {
-		ref = s.sweep(units)
-	}
-	if ref == 0 && s.evictions == before {
-		s.barren = barrenRest
+		before := s.evictions
+		if ref = s.sweep(units); ref == 0 && s.evictions == before {
+			s.barren = barrenRest
+		}
 	}
 	if ref != 0 {
 		s.take(ref, units)

@@ -41,12 +41,20 @@ type dirtyList struct {
 	refs  []dirtyRef
 }
 
-func (l *dirtyList) set(d dirtyRef, at uint32) {
-	if int(at) == len(l.refs) {
+// list notes a dirty row, at its place if it is listed, else at the end, and returns the place. grown is the change of
+// the row's bytes.
+func (c *Cache) list(d dirtyRef, slot uint16, cur uint64, listed bool, at uint32, grown int64) uint32 {
+	l := c.openList(slot, cur)
+	if listed {
+		l.refs[at] = d
+	} else {
+		at = uint32(len(l.refs))
 		l.refs = append(l.refs, d)
-		return
+		grown += dirtyRefBytes
 	}
-	l.refs[at] = d
+	l.bytes += grown
+	c.dirty[cur&1].Add(grown)
+	return at
 }
 
 // openList returns the slot's list of the current epoch.
@@ -277,6 +285,13 @@ func (c *Cache) ScanDirty(buf *RowBuf, slot uint16, from uint64, limit int) (row
 		buf.refs = buf.refs[:n]
 	}
 	slices.SortFunc(buf.refs, compareRefs)
+	c.copyDirty(buf, slot, cur)
+	return buf.rows, next, more
+}
+
+// copyDirty copies the rows that buf.refs names, as far as they are still dirty and the newest of their key. cur is
+// the epoch that was current when the refs were gathered.
+func (c *Cache) copyDirty(buf *RowBuf, slot uint16, cur uint64) {
 	ver := c.versions[slot].Load()
 	for _, d := range buf.refs {
 		epoch := cur
@@ -294,7 +309,6 @@ func (c *Cache) ScanDirty(buf *RowBuf, slot uint16, from uint64, limit int) (row
 		s.mu.Unlock()
 	}
 	buf.sortTies()
-	return buf.rows, next, more
 }
 
 func (c *Cache) gather(buf *RowBuf, slot uint16, epoch, from uint64, old bool) {

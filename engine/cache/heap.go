@@ -93,11 +93,13 @@ func (s *shard) take(ref, units uint32) {
 	s.cutTail(ref, units)
 }
 
-// cutTail frees what a used block has beyond units. Only pages that refs can point into are cut.
+// cutTail frees what a used block has beyond units, unless that is too little to be of use: no row has less than
+// three units, and a large row leaves its page to the next only while it fills it. Only pages that refs can point into
+// are cut.
 func (s *shard) cutTail(ref, units uint32) {
 	r := s.row(ref)
 	have := r.units()
-	if have <= units || len(s.pages[pageOf(ref)]) > maxPage {
+	if have-units < max(3, units/8) || len(s.pages[pageOf(ref)]) > maxPage {
 		return
 	}
 	r.setHead(units<<headShift | r.head()&headPrevFree | headUsed)

@@ -304,63 +304,74 @@ func TestModel(t *testing.T) {
 func checkCache(t *testing.T, c *Cache) {
 	t.Helper()
 	var total int64
-	var dirty [2]int64
-	cur, applied := c.cur.Load(), c.applied.Load()
 	for i := range c.shards {
 		s := &c.shards[i]
 		total += int64(len(s.index)) * 8
-		rows, free := 0, 0
-		hand := s.hand == 0
-		for n, p := range s.pages {
+		for _, p := range s.pages {
 			total += int64(len(p))
-			prevFree := false
-			for off := 0; off < len(p); {
-				r := row(p[off:])
-				units := r.units()
-				ref := uint32(n)<<refOffBits | uint32(off/unit)
-				hand = hand || ref == s.hand
-				if units == 0 || (r.head()&headPrevFree != 0) != prevFree {
-					t.Fatalf("shard %d page %d byte %d: head %x after free %v", i, n, off, r.head(), prevFree)
-				}
-				switch {
-				case !r.used():
-					free++
-					if prevFree {
-						t.Fatalf("shard %d page %d byte %d: two free neighbours", i, n, off)
-					}
-				case r.is(flagSuperseded):
-					if !slices.Contains(s.limbo, ref) {
-						t.Fatalf("shard %d: superseded row %d is not in limbo", i, ref)
-					}
-				default:
-					rows++
-					s.position(ref)
-				}
-				prevFree = !r.used()
-				off += int(units) * unit
-			}
 		}
-		if !hand {
-			t.Fatalf("shard %d: hand %d stands on no block", i, s.hand)
-		}
-		for b, ref := range s.bins {
-			if (ref != 0) != (s.binMap[b/64]&(1<<(b%64)) != 0) {
-				t.Fatalf("shard %d: bin %d and its bit differ", i, b)
-			}
-			for ; ref != 0; ref = binary.LittleEndian.Uint32(s.row(ref)[offNext:]) {
-				if r := s.row(ref); r.used() || int(bin(r.units())) != b {
-					t.Fatalf("shard %d: block %d of %d units in bin %d", i, ref, r.units(), b)
-				}
-				free--
-			}
-		}
-		if free != 0 || rows != s.rows {
-			t.Fatalf("shard %d: %d free blocks in no bin; %d rows, counted %d", i, free, rows, s.rows)
-		}
+		checkShard(t, s)
 	}
 	if total != c.total.Load() {
 		t.Fatalf("%d bytes, counted %d", total, c.total.Load())
 	}
+	checkLists(t, c)
+}
+
+func checkShard(t *testing.T, s *shard) {
+	t.Helper()
+	rows, free := 0, 0
+	hand := s.hand == 0
+	for n, p := range s.pages {
+		prevFree := false
+		for off := 0; off < len(p); {
+			r := row(p[off:])
+			ref := uint32(n)<<refOffBits | uint32(off/unit)
+			hand = hand || ref == s.hand
+			if r.units() == 0 || (r.head()&headPrevFree != 0) != prevFree {
+				t.Fatalf("page %d byte %d: head %x after free %v", n, off, r.head(), prevFree)
+			}
+			switch {
+			case !r.used():
+				free++
+				if prevFree {
+					t.Fatalf("page %d byte %d: two free neighbours", n, off)
+				}
+			case r.is(flagSuperseded):
+				if !slices.Contains(s.limbo, ref) {
+					t.Fatalf("superseded row %d is not in limbo", ref)
+				}
+			default:
+				rows++
+				s.position(ref)
+			}
+			prevFree = !r.used()
+			off += int(r.units()) * unit
+		}
+	}
+	if !hand {
+		t.Fatalf("hand %d stands on no block", s.hand)
+	}
+	for b, ref := range s.bins {
+		if (ref != 0) != (s.binMap[b/64]&(1<<(b%64)) != 0) {
+			t.Fatalf("bin %d and its bit differ", b)
+		}
+		for ; ref != 0; ref = binary.LittleEndian.Uint32(s.row(ref)[offNext:]) {
+			if r := s.row(ref); r.used() || int(bin(r.units())) != b {
+				t.Fatalf("block %d of %d units in bin %d", ref, r.units(), b)
+			}
+			free--
+		}
+	}
+	if free != 0 || rows != s.rows {
+		t.Fatalf("%d free blocks in no bin; %d rows, counted %d", free, rows, s.rows)
+	}
+}
+
+func checkLists(t *testing.T, c *Cache) {
+	t.Helper()
+	var dirty [2]int64
+	cur, applied := c.cur.Load(), c.applied.Load()
 	for slot := range NumSlots {
 		for epoch := applied + 1; epoch <= cur; epoch++ {
 			l := c.lists[epoch&1][slot].Load()

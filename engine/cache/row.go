@@ -73,7 +73,6 @@ func (r row) access() uint32     { return binary.LittleEndian.Uint32(r[offAccess
 func (r row) dirtyAt() uint32    { return binary.LittleEndian.Uint32(r[offDirtyAt:]) }
 
 func (r row) setAccess(sec uint32) { binary.LittleEndian.PutUint32(r[offAccess:], sec) }
-func (r row) setDirtyAt(at uint32) { binary.LittleEndian.PutUint32(r[offDirtyAt:], at) }
 
 func (r row) keyLen() uint64 { return uint64(binary.LittleEndian.Uint32(r[offKeyLen:])) }
 func (r row) valLen() uint64 { return uint64(binary.LittleEndian.Uint32(r[offValLen:])) }

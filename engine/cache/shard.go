@@ -139,12 +139,11 @@ func (s *shard) removeAt(pos uint32) {
 func (s *shard) put(tag uint32, w *rowWrite) {
 	c := s.c
 	cur, applied, ver := c.cur.Load(), c.applied.Load(), c.versions[w.slot].Load()
-	list := c.openList(w.slot, cur)
-	st := stamp{epoch: cur, version: ver, access: c.clock.now.Load(), dirtyAt: uint32(len(list.refs)), freq: freqNew}
-	units, grown := w.units(), int64(0)
+	st := stamp{epoch: cur, version: ver, access: c.clock.now.Load(), freq: freqNew}
+	units := w.units()
 
 	pos, ref := s.lookup(tag, w.kind, w.hash, w.key)
-	listed := false
+	listed, had, was := false, uint32(0), ref
 	if ref != 0 {
 		r := s.row(ref)
 		alive := r.version() == ver
@@ -153,10 +152,8 @@ func (s *shard) put(tag uint32, w *rowWrite) {
 		}
 		st.flags = flagReferenced
 		// A dead row of the current epoch is in no list: the drop emptied it.
-		listed = r.epoch() == cur && alive
-		if listed {
-			st.dirtyAt = r.dirtyAt()
-			grown -= int64(r.units()) * unit
+		if listed = r.epoch() == cur && alive; listed {
+			st.dirtyAt, had = r.dirtyAt(), r.units()
 		}
 		switch {
 		case r.epoch() > applied && r.epoch() < cur:
@@ -176,16 +173,12 @@ func (s *shard) put(tag uint32, w *rowWrite) {
 		s.insert(tag, ref)
 	}
 	r := s.row(ref)
+	// A hot row that stays where it is needs no look at its list, which is memory of its own.
+	if !listed || ref != was || r.units() != had {
+		grown := (int64(r.units()) - int64(had)) * unit
+		st.dirtyAt = c.list(dirtyRef{hash: w.hash, ref: ref, kind: w.kind}, w.slot, cur, listed, st.dirtyAt, grown)
+	}
 	r.store(w, st)
-	grown += int64(r.units()) * unit
-	list.set(dirtyRef{hash: w.hash, ref: ref, kind: w.kind}, st.dirtyAt)
-	if !listed {
-		grown += dirtyRefBytes
-	}
-	if grown != 0 {
-		list.bytes += grown
-		c.dirty[cur&1].Add(grown)
-	}
 }
 
 // fill keeps a clean row unless there is a row already or no room.

@@ -41,6 +41,9 @@ type Ctx struct {
 	// Replaying says that the reply goes nowhere and nothing may depend on the time: recovery or a stream.
 	Replaying bool
 
+	// Failed counts the errors answered.
+	Failed int
+
 	streams    []Stream
 	propagated bool
 	suppressed bool

@@ -49,6 +49,7 @@ func SortSlots(slots []uint16) []uint16 {
 // ReplyError appends the reply for a handler's error. What is no Reply is a failed read.
 func (c *Ctx) ReplyError(err error) {
 	var r Reply
+	c.Failed++
 	switch {
 	case errors.As(err, &r):
 		c.W.Error(string(r))

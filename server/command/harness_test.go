@@ -29,7 +29,7 @@ func (l *memLog) Append(e []byte) int64 { l.Write(e); return int64(l.Len()) }
 func (l *memLog) Reserve(int) error     { return nil }
 func (l *memLog) End() int64            { return int64(l.Len()) }
 func (l *memLog) SyncAll() error        { return nil }
-func (l *memLog) Trim(int64)            {}
+func (l *memLog) Trim(int64) error      { return nil }
 
 // node is a store in memory with the table around it: what a client sees of data commands, without sockets.
 type node struct {
@@ -54,7 +54,9 @@ func newNode(t *testing.T) *node {
 	}
 	n := &node{t: t, store: store, log: &memLog{}, table: NewTable(), now: 1_700_000_000_000, proto: 2}
 	n.settings.DefaultSettings()
-	store.Attach(n.log)
+	if err := store.Attach(n.log); err != nil {
+		t.Fatal(err)
+	}
 	store.SetEffects(n)
 	n.txn = store.NewTxn()
 	t.Cleanup(func() {

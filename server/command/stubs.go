@@ -2,12 +2,6 @@ package command
 
 // Placeholders until each family's file stands; remove the line here when you add the file.
 
-func stringCommands() []Command        { return nil }
-func bitCommands() []Command           { return nil }
-func hashCommands() []Command          { return nil }
-func keyspaceCommands() []Command      { return nil }
-func expireCommands() []Command        { return nil }
-func dumpCommands() []Command          { return nil }
 func connectionCommands() []Command    { return nil }
 func clientCommands() []Command        { return nil }
 func transactionCommands() []Command   { return nil }
@@ -20,7 +14,6 @@ func clusterCommands() []Command       { return nil }
 
 // Parts of Host not declared yet.
 type (
-	KeyspaceHost    interface{}
 	ConnectionHost  interface{}
 	TransactionHost interface{}
 	PubSubHost      interface{}

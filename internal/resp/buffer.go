@@ -1,0 +1,237 @@
+package resp
+
+import (
+	"math/bits"
+	"unsafe"
+)
+
+// The read buffer of a Framer. It grows with what really arrived, is moved a
+// bounded number of times, and shrinks again.
+//
+//	0        start          pos        end            len(buf)
+//	| parsed | the command being parsed | free: Space   |
+//
+// Growth. A buffer that a read filled doubles up to maxReadAhead, so that a
+// pipeline is read in few calls. A long argument makes the buffer as large as
+// its declared length, but hardly more than growStep times what was received: 512
+// MiB cost four moves of 73 MiB together, and a length without data costs 64 KiB.
+//
+// Shrinking. After a long command the buffer goes at once; after a burst, when
+// quietRounds rounds in a row used less than a quarter of it. Release drops
+// everything.
+const (
+	initialBuffer = 4 << 10
+	maxReadAhead  = 64 << 10
+	keepBuffer    = 1 << 20
+	growStep      = 8
+	quietRounds   = 16
+
+	lowRoom   = 512     // less free room than this is not worth a read
+	tailRoom  = 1 << 10 // behind a long argument, for the short ones that follow it
+	keepArgs  = 1 << 10 // slice headers kept between batches
+	firstArgs = 16
+
+	argHeader = int64(unsafe.Sizeof([]byte(nil)))
+)
+
+// Space returns free room of at least want bytes to read into; Advance says how
+// much was used. It ends the life of all args and raw that Next returned.
+func (f *Framer) Space(want int) []byte {
+	want = max(want, 1)
+	f.recycleArgs()
+	if f.start == f.end {
+		f.rewind()
+	}
+	if size := f.wantSize(want); size != len(f.buf) || f.tight(want) {
+		f.move(size)
+	}
+	f.full = false
+	return f.buf[f.end:]
+}
+
+// Advance says that n bytes were read into what Space returned. More than there
+// was room for is a mistake of the caller and panics.
+func (f *Framer) Advance(n int) {
+	if n < 0 || n > len(f.buf)-f.end {
+		panic("BUG: resp: read more bytes than the buffer had room for")
+	}
+	f.end += n
+	f.full = n > 0 && f.end == len(f.buf)
+}
+
+// Buffered is the number of bytes received that no command returned by Next has
+// used: 0 between commands.
+func (f *Framer) Buffered() int { return f.end - f.start }
+
+// MemoryBytes is what the buffer and the argument headers occupy.
+func (f *Framer) MemoryBytes() int { return len(f.buf) + cap(f.args)*int(argHeader) }
+
+// Release gives the buffer back if nothing is pending in it, and reports whether
+// it did. A connection calls it when it expects to be idle. It ends the life of
+// all args and raw that Next returned.
+func (f *Framer) Release() bool {
+	if f.start != f.end {
+		return false
+	}
+	f.recycleArgs()
+	f.rewind()
+	f.buf, f.args = nil, nil
+	f.quiet, f.high, f.full = 0, 0, false
+	return true
+}
+
+// missing is how many bytes of the argument at pos have not arrived, its CR LF
+// included, or 0 when its length is not known yet.
+func (f *Framer) missing() int {
+	if f.bulk < 0 {
+		return 0
+	}
+	return f.bulk + 2 - (f.end - f.pos)
+}
+
+// tight reports that the room behind end is too small to be worth a read.
+func (f *Framer) tight(want int) bool {
+	free := len(f.buf) - f.end
+	if miss := f.missing(); miss > 0 && free >= miss {
+		return free < want
+	}
+	return free < max(want, lowRoom)
+}
+
+// wantSize decides how large the buffer should be for the next read.
+func (f *Framer) wantSize(want int) int {
+	size := len(f.buf)
+	pending := f.end - f.start
+	need := max(pending+want, initialBuffer)
+	goal := need // where the buffer should end up, as far as declared lengths tell
+	if miss := f.missing(); miss > 0 {
+		goal = max(need, pending+miss)
+		if goal > maxReadAhead {
+			goal += tailRoom
+		}
+	}
+	if size > keepBuffer && goal <= size/growStep {
+		return roundSize(goal) // a long command is over, though others follow closely
+	}
+	if f.full && size < maxReadAhead {
+		return max(2*size, roundSize(min(goal, maxReadAhead)), roundSize(need))
+	}
+	if size > 0 && !f.tight(want) {
+		return size
+	}
+	if goal <= size && (f.missing() > 0 || pending <= size/2) {
+		return size // moving the pending bytes to the front is enough
+	}
+	next := goal
+	for next > max((pending+2*lowRoom)*growStep, maxReadAhead) {
+		next /= growStep // the last and dearest move is then of an eighth of the whole
+	}
+	if next <= size || size >= maxReadAhead {
+		// Each growth is by a share of what is moved, so all moves of a command
+		// together stay proportional to its length.
+		next = max(next, size+max(size/4, min(size, keepBuffer)))
+	}
+	return roundSize(max(next, need))
+}
+
+// roundSize rounds short buffers up to a power of two, so that similar commands
+// find the buffer large enough. Long ones stay as they are.
+func roundSize(n int) int {
+	if n > maxReadAhead {
+		return n
+	}
+	return 1 << bits.Len(uint(max(n, initialBuffer)-1))
+}
+
+// move puts the pending bytes at the front of a buffer of the given size.
+func (f *Framer) move(size int) {
+	pending := f.buf[f.start:f.end]
+	f.work += int64(len(pending))
+	if size == len(f.buf) {
+		copy(f.buf, pending)
+	} else {
+		buf := make([]byte, size)
+		copy(buf, pending)
+		f.buf = buf
+		clear(f.args[len(f.args):cap(f.args)]) // no stale header may hold the old buffer
+	}
+	f.base += int64(f.start)
+	f.pos -= f.start
+	f.scan -= f.start
+	f.end -= f.start
+	f.start = 0
+	f.rebaseArgs()
+}
+
+// rebaseArgs points the arguments of the unfinished command into the buffer
+// again. Lengths are accepted in their shortest form only, so the place of each
+// argument follows from the lengths before it.
+func (f *Framer) rebaseArgs() {
+	at := f.start + 1 + decimals(f.total) + 2
+	for i, arg := range f.args {
+		n := len(arg)
+		at += 1 + decimals(n) + 2
+		f.args[i] = f.buf[at : at+n : at+n]
+		at += n + 2
+	}
+}
+
+// decimals is the number of digits of n, which is not negative.
+func decimals(n int) int {
+	d := 1
+	for ; n >= 10; n /= 10 {
+		d++
+	}
+	return d
+}
+
+// rewind starts again at the front of an empty buffer and lets a buffer go that
+// has been larger than needed.
+func (f *Framer) rewind() {
+	used := f.end
+	f.base += int64(f.start)
+	f.start, f.pos, f.scan, f.end = 0, 0, 0, 0
+	if used*4 > len(f.buf) {
+		f.quiet, f.high = 0, 0
+	} else {
+		f.quiet++
+		f.high = max(f.high, used)
+	}
+	if len(f.buf) > keepBuffer || f.quiet >= quietRounds && len(f.buf) > initialBuffer {
+		size := roundSize(min(2*f.high, maxReadAhead))
+		f.buf = nil
+		if f.quiet >= quietRounds {
+			f.buf = make([]byte, size)
+		}
+		f.args = nil
+		f.quiet, f.high, f.full = 0, 0, false
+	}
+}
+
+// recycleArgs empties the arena but for the arguments of an unfinished command.
+func (f *Framer) recycleArgs() {
+	n := copy(f.args, f.args[f.first:])
+	f.args = f.args[:n]
+	f.first = 0
+	if n == 0 && cap(f.args) > keepArgs {
+		f.args = nil
+	}
+}
+
+// growArgs makes room for more argument headers. The arena grows with arguments
+// received, not with the number declared. Earlier commands keep the old one.
+func (f *Framer) growArgs() bool {
+	have := len(f.args) - f.first
+	size := max(firstArgs, 2*have, min(2*cap(f.args), keepArgs))
+	if size > keepArgs {
+		size = min(size, have+f.left)
+		if int64(f.pos-f.start)+int64(size)*argHeader > f.lim.MaxQuery {
+			return f.fail(ErrQueryLimit)
+		}
+	}
+	args := make([][]byte, have, size)
+	copy(args, f.args[f.first:])
+	f.args, f.first = args, 0
+	f.work += int64(have)
+	return true
+}

@@ -1,0 +1,117 @@
+package rdb
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// footerLen is the version and the checksum behind the value of a payload.
+const footerLen = 2 + 8
+
+// VerifyDump checks the footer of a payload and returns the value in front of it,
+// type byte first, and the version it was stamped with. Its error is ErrDumpFooter.
+//
+// A checksum of zero is no exception here, as it is at the end of a stream.
+func VerifyDump(payload []byte) (body []byte, version uint16, err error) {
+	if len(payload) < footerLen {
+		return nil, 0, ErrDumpFooter
+	}
+	body = payload[:len(payload)-footerLen]
+	version = binary.LittleEndian.Uint16(payload[len(body):])
+	sum := binary.LittleEndian.Uint64(payload[len(body)+2:])
+	if version > MaxVersion || sum != Checksum(0, payload[:len(body)+2]) {
+		return nil, version, ErrDumpFooter
+	}
+	return body, version, nil
+}
+
+// DecodeDump checks a payload and hands its value to sink. The error is
+// ErrDumpFooter, one for which errors.Is(err, ErrBadFormat) holds, or the sink's.
+func DecodeDump(payload []byte, sink Sink) error {
+	body, _, err := VerifyDump(payload)
+	if err != nil {
+		return err
+	}
+	return DecodeValue(body, sink)
+}
+
+// DecodeValue hands the value in body, type byte first, to sink. Nothing may
+// follow the value.
+func DecodeValue(body []byte, sink Sink) error {
+	src := &source{mem: body}
+	typ, err := src.readByte("type")
+	if err != nil {
+		return err
+	}
+	d := &decoder{src: src, sink: &tailCheck{Sink: sink, src: src}, checkPlain: true}
+	err = d.value(typ)
+	if errors.Is(err, errEmpty) {
+		return src.fail("value", err.Error(), nil)
+	}
+	return err
+}
+
+// tailCheck refuses a value that ends before its payload does. It sits in front of
+// End because a Sink that heard End has been told the value is sound.
+type tailCheck struct {
+	Sink
+	src *source
+}
+
+func (t *tailCheck) End() error {
+	if left := int64(len(t.src.mem)) - t.src.off; left > 0 {
+		return t.src.failf("value", "%d bytes behind it", left)
+	}
+	return t.Sink.End()
+}
+
+// AppendDump appends the payload of the value in body, type byte first, as the
+// Append functions of values make it. It is stamped with DefaultVersion, or with
+// the lowest version that has the type.
+func AppendDump(dst, body []byte) []byte {
+	at := len(dst)
+	dst = append(dst, body...)
+	return CloseDump(dst, at)
+}
+
+// CloseDump makes a payload of the value in dst[at:], so that a value appended in
+// place needs no copy.
+func CloseDump(dst []byte, at int) []byte {
+	version := uint16(DefaultVersion)
+	if len(dst) > at {
+		version = VersionOf(dst[at])
+	}
+	return appendFooter(dst, version, 0, dst[at:])
+}
+
+// appendFooter appends version and checksum; crc is that of everything in front
+// of rest.
+func appendFooter(dst []byte, version uint16, crc uint64, rest []byte) []byte {
+	crc = Checksum(crc, rest)
+	at := len(dst)
+	dst = binary.LittleEndian.AppendUint16(dst, version)
+	crc = Checksum(crc, dst[at:])
+	return binary.LittleEndian.AppendUint64(dst, crc)
+}
+
+// VersionOf returns the version to stamp on a value of type typ: DefaultVersion,
+// or the first one that has the type when that is later.
+func VersionOf(typ byte) uint16 { return max(DefaultVersion, firstVersion(typ)) }
+
+// firstVersion returns the version that brought a type; 1 for those that are older
+// than anything still in use.
+func firstVersion(typ byte) uint16 {
+	switch {
+	case typ > TypeHashPackedDl:
+		return 1 // not a type at all; the reader says so
+	case typ >= TypeHashDeadlines0:
+		return 12
+	case typ >= TypeSetListpack:
+		return 11
+	case typ >= TypeHashListpack:
+		return 10
+	case typ == TypeZSet2:
+		return 8
+	}
+	return 1
+}

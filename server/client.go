@@ -1,0 +1,139 @@
+package server
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cairn/engine"
+	"cairn/internal/resp"
+	"cairn/server/command"
+)
+
+// client is one connection. What its own goroutine alone touches has no lock; what CLIENT LIST and CLIENT KILL
+// look at is atomic or under mu.
+type client struct {
+	s    *Server
+	id   int64
+	conn net.Conn
+
+	// Of the connection's goroutine.
+	framer  *resp.Framer
+	w       resp.Writer // replies not sent yet
+	ctx     command.Ctx
+	txn     *engine.Txn
+	slots   []uint16
+	waitEnd int64 // the log offset that the gathered replies rest on
+	stamp   time.Time
+	asking  bool
+	readAny bool // READONLY: a replica may answer for its primary's slots
+	closing bool // close after the replies are sent
+	multi   multiState
+	access  []accessChange
+
+	authed  atomic.Bool
+	proto   atomic.Int32
+	reply   replyMode
+	local   bool // connected from this machine
+	unix    bool
+	created time.Time
+	addr    string
+	laddr   string
+
+	killed          atomic.Bool
+	lastUsed        atomic.Int64 // Unix milliseconds
+	lastCmd         atomic.Pointer[command.Command]
+	queued          atomic.Int32 // commands in MULTI, -1 outside
+	watching        atomic.Int32
+	inBuffer        atomic.Int64
+	outBuffer       atomic.Int64
+	noEvict         atomic.Bool
+	noTouch         atomic.Bool
+	dirtyCAS        atomic.Bool // a watched key changed
+	watchesExisting atomic.Bool
+
+	mu      sync.Mutex // names, and everything below
+	name    string
+	libName string
+	libVer  string
+	user    string
+
+	push pushQueue
+}
+
+// replyMode is CLIENT REPLY.
+type replyMode uint8
+
+const (
+	replyOn replyMode = iota
+	replyOff
+	replySkipNext // set by SKIP: the next command's reply is left out
+	replySkip     // this one's is
+)
+
+// ID is the connection's number, never used twice in the life of a node.
+func (c *client) ID() int64 { return c.id }
+
+// clientList is all connections.
+type clientList struct {
+	mu     sync.Mutex
+	byID   map[int64]*client
+	nextID atomic.Int64
+	gone   sync.WaitGroup
+}
+
+func (l *clientList) init() { l.byID = make(map[int64]*client) }
+
+// add takes a connection in, unless there are limit already.
+func (l *clientList) add(c *client, limit int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if int64(len(l.byID)) >= limit {
+		return false
+	}
+	c.id = l.nextID.Add(1)
+	l.byID[c.id] = c
+	l.gone.Add(1)
+	return true
+}
+
+func (l *clientList) remove(c *client) {
+	l.mu.Lock()
+	delete(l.byID, c.id)
+	l.mu.Unlock()
+	l.gone.Done()
+}
+
+// count says how many connections there are.
+func (l *clientList) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.byID)
+}
+
+// snapshot lists the connections in order of their numbers.
+func (l *clientList) snapshot() []*client {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*client, 0, len(l.byID))
+	for _, c := range l.byID {
+		all = append(all, c)
+	}
+	sortClients(all)
+	return all
+}
+
+func (l *clientList) closeAll() {
+	for _, c := range l.snapshot() {
+		c.kill()
+	}
+}
+
+func (l *clientList) wait() { l.gone.Wait() }
+
+// kill ends the connection from outside: its goroutine meets a closed socket.
+func (c *client) kill() {
+	c.killed.Store(true)
+	_ = c.conn.Close() // an error says that it is closed already
+}

@@ -1,0 +1,298 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+
+	"cairn/engine"
+	"cairn/engine/layout"
+	"cairn/internal/resp"
+)
+
+// HRANDFIELD: each field with the same chance, whatever the form of the hash.
+//
+//	no count, or 1    one pick
+//	count < 0         that many picks, each from all fields, in the order of the picks
+//	0 < count < n     that many different fields, every choice of them equally likely: by picks when they are
+//	                  few beside n, else by one walk over the snapshot, in the order of the walk
+//	count >= n        all
+
+const (
+	errRandRange Reply = "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+	errRandPairs Reply = "ERR value is out of range"
+)
+
+const (
+	// picksAtOnce is how many picks from rows happen under the lock.
+	picksAtOnce = 1000
+	// pickSparse: a pick costs about as much as walking over so many fields.
+	pickSparse = 64
+	// pickHeldMax is how many payload bytes a hash may have for more than picksAtOnce picks, which happen in
+	// memory while the reply is sent.
+	pickHeldMax = 64 << 20
+)
+
+func hrandfield(c *Ctx) error {
+	count, values, err := randOptions(c)
+	if err != nil {
+		return err
+	}
+	k, err := c.TypedKey(c.Args[1], layout.HashType)
+	if err != nil {
+		return err
+	}
+	n, err := hashLen(k)
+	if err != nil {
+		return err
+	}
+	switch {
+	case n == 0 && len(c.Args) == 2:
+		c.W.Null()
+		return nil
+	case n == 0 || count == 0:
+		c.W.Array(0)
+		return nil
+	case len(c.Args) == 2:
+		return replyPicks(c, k, n, 1, hashParts{fields: true})
+	}
+	parts := hashParts{fields: true, values: values, pairs: values && c.W.Proto == 3}
+	items := uint64(max(count, -count))
+	if count > 1 {
+		items = min(items, n)
+	}
+	if values && !parts.pairs {
+		c.W.Array(int(items) * 2)
+	} else {
+		c.W.Array(int(items))
+	}
+	switch {
+	case count < 0 || items == 1:
+		return replyPicks(c, k, n, items, parts)
+	case k.Rec.Form == layout.Rows && items <= picksAtOnce && items < n/pickSparse:
+		return replyDistinct(c, k, items, parts)
+	}
+	return replyFields(c, k, n, items, parts)
+}
+
+// randOptions reads count and WITHVALUES; the order of the errors is Redis's.
+func randOptions(c *Ctx) (count int64, values bool, err error) {
+	if len(c.Args) < 3 {
+		return 0, false, nil
+	}
+	if count, err = c.Int(2); err != nil {
+		return 0, false, err
+	}
+	if count == math.MinInt64 {
+		return 0, false, errRandRange
+	}
+	if len(c.Args) > 4 || len(c.Args) == 4 && !c.Is(3, "withvalues") {
+		return 0, false, ErrSyntax
+	}
+	if values = len(c.Args) == 4; values && (count < -math.MaxInt64/2 || count > math.MaxInt64/2) {
+		return 0, false, errRandPairs
+	}
+	return count, values, nil
+}
+
+// randomBelow gives a number in [0, n), each equally likely.
+func randomBelow(n uint64) uint64 { return rand.Uint64N(n) }
+
+// fieldPair is a field and its value, kept.
+type fieldPair struct{ field, value []byte }
+
+// replyPicks appends picks fields, each picked from all n.
+func replyPicks(c *Ctx, k *engine.Key, n, picks uint64, parts hashParts) error {
+	if k.Rec.Form == layout.Rows && picks <= picksAtOnce {
+		for range picks {
+			p, _, err := pickRow(c, k, parts.values)
+			if err != nil {
+				return err
+			}
+			if err := writeField(c.W, p.field, p.value, parts, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if k.Rec.Form == layout.Rows && k.Rec.Bytes > pickHeldMax {
+		return errRandPairs
+	}
+	next, close, err := hashFields(c, k)
+	if err != nil {
+		return err
+	}
+	run := func(w *resp.Writer, flush func() error) error {
+		held, err := holdFields(next, n, parts.values)
+		if err != nil {
+			return err
+		}
+		for range picks {
+			p := held[randomBelow(n)]
+			if err := writeField(w, p.field, p.value, parts, flush); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if c.Replaying || picks <= picksAtOnce {
+		if err := errors.Join(run(c.W, nil), close()); err != nil {
+			return hashError(k, err)
+		}
+		return nil
+	}
+	if k.Rec.Form == layout.Inline {
+		// The packed bytes are the transaction's, and it will be at something else when the reply is sent.
+		held, err := holdFields(next, n, parts.values)
+		if err != nil {
+			return hashError(k, err)
+		}
+		next = heldFields(held)
+	}
+	c.Stream(run, close)
+	return nil
+}
+
+// holdFields copies a whole hash to memory.
+func holdFields(next nextField, n uint64, values bool) ([]fieldPair, error) {
+	var held []fieldPair
+	for {
+		field, value, ok, err := next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		p := fieldPair{field: append([]byte(nil), field...)}
+		if values {
+			p.value = append([]byte(nil), value...)
+		}
+		held = append(held, p)
+	}
+	if uint64(len(held)) != n {
+		return nil, fmt.Errorf("hash of %d fields has %d", n, len(held))
+	}
+	return held, nil
+}
+
+// heldFields walks what holdFields gave.
+func heldFields(held []fieldPair) nextField {
+	return func() (field, value []byte, ok bool, err error) {
+		if len(held) == 0 {
+			return nil, nil, false, nil
+		}
+		p := held[0]
+		held = held[1:]
+		return p.field, p.value, true, nil
+	}
+}
+
+// replyDistinct appends picks different fields of a hash with many more.
+func replyDistinct(c *Ctx, k *engine.Key, picks uint64, parts hashParts) error {
+	seen := make(map[string]bool, picks)
+	for uint64(len(seen)) < picks {
+		p, _, err := pickRow(c, k, parts.values)
+		if err != nil {
+			return err
+		}
+		if seen[string(p.field)] {
+			continue
+		}
+		seen[string(p.field)] = true
+		if err := writeField(c.W, p.field, p.value, parts, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// How a pick from rows is made fair.
+//
+// The fields lie in the order of their 64-bit hashes. To take the first one behind a random position would favour
+// fields behind wide gaps. Instead the space of hashes is cut into equal buckets of rowPickMean fields on average. A
+// try takes a bucket and a number below rowPickDepth, both by chance, and wins if the bucket has a field of that
+// number. So each field wins a try with the chance 1/(buckets*rowPickDepth), the same for all, wherever its
+// neighbours are; and one of buckets*rowPickMean fields does with the chance rowPickMean/rowPickDepth, a quarter: four
+// tries on average, at any size.
+//
+// A bucket with more than rowPickDepth fields would hide the rest of them. Hashes spread evenly, so the number in a
+// bucket is about Poisson, and more than 64 where 16 are expected happens once in 10^19 buckets. Only somebody who
+// chose fields for their hashes gets there, and spoils the chances in that hash alone; rowPickTries bounds what
+// a pick costs even then. Honest hashes need more tries than that once in 10^25 picks.
+const (
+	rowPickMean  = 16
+	rowPickDepth = 64
+	rowPickTries = 200
+)
+
+// pickRow gives one field of a hash with rows, its value if that is wanted, and how many tries it took. The bytes
+// are copies.
+func pickRow(c *Ctx, k *engine.Key, values bool) (p fieldPair, tries int, err error) {
+	buckets, depth := uint64(1), k.Rec.Count
+	if depth > rowPickDepth {
+		buckets, depth = depth/rowPickMean, rowPickDepth
+	}
+	for tries = 1; tries <= rowPickTries; tries++ {
+		bucket := randomBelow(buckets)
+		lo, _ := bits.Div64(bucket, 0, buckets)
+		last := uint64(math.MaxUint64) // the last position in the bucket
+		if bucket+1 < buckets {
+			last, _ = bits.Div64(bucket+1, 0, buckets)
+			last--
+		}
+		p, ok, err := rowAt(c, k, lo, last, randomBelow(depth), values)
+		if err != nil || ok {
+			return p, tries, err
+		}
+	}
+	for _, from := range []uint64{rand.Uint64(), 0} {
+		p, ok, err := rowAt(c, k, from, math.MaxUint64, 0, values)
+		if err != nil || ok {
+			return p, tries, err
+		}
+	}
+	return p, tries, hashError(k, fmt.Errorf("there are no rows, its record says %d", k.Rec.Count))
+}
+
+// rowAt gives the i-th field between two positions, both included; ok false when there are not so many.
+func rowAt(c *Ctx, k *engine.Key, first, last, i uint64, values bool) (p fieldPair, ok bool, err error) {
+	it, err := c.Txn.Elements(k, layout.AppendHashFrom(nil, first))
+	if err != nil {
+		return p, false, hashError(k, err)
+	}
+	p, ok, err = rowFrom(it, last, i, values)
+	if err = errors.Join(err, it.Close()); err != nil {
+		return p, false, hashError(k, err)
+	}
+	return p, ok, nil
+}
+
+func rowFrom(it *engine.Iter, last, i uint64, values bool) (p fieldPair, ok bool, err error) {
+	for ; it.Valid(); it.Next() {
+		pos, field, err := layout.HashElementParts(it.Key())
+		if err != nil {
+			return p, false, err
+		}
+		if pos > last {
+			return p, false, nil
+		}
+		if i > 0 {
+			i--
+			continue
+		}
+		p.field = append([]byte(nil), field...)
+		if !values {
+			return p, true, nil
+		}
+		value, _, err := layout.DecodeHashValue(it.Value())
+		if err != nil {
+			return p, false, err
+		}
+		p.value = append([]byte(nil), value...)
+		return p, true, nil
+	}
+	return p, false, nil
+}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"cairn/internal/resp"
+)
+
+const (
+	readChunk  = 16 << 10
+	writeFrom  = 64 << 10 // replies are sent once this much has gathered
+	keepBuffer = 64 << 10 // a larger reply buffer is let go when empty
+)
+
+func sortClients(all []*client) {
+	slices.SortFunc(all, func(a, b *client) int { return int(a.id - b.id) })
+}
+
+// serve runs the connection until it ends.
+func (c *client) serve() {
+	defer c.s.clients.remove(c)
+	defer c.release()
+	for !c.closing {
+		if !c.read() {
+			return
+		}
+		if !c.runBuffered() {
+			return
+		}
+		if c.framer.Buffered() == 0 {
+			c.framer.Release()
+		}
+	}
+}
+
+// read waits for bytes. false: the connection has ended.
+func (c *client) read() bool {
+	c.armTimeout()
+	buf := c.framer.Space(readChunk)
+	n, err := c.conn.Read(buf)
+	if n > 0 {
+		c.framer.Advance(n)
+		c.s.stats.inBytes.Add(int64(n))
+		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
+		c.stamp = time.Now()
+		return true
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.idleTooLong() {
+		return true
+	}
+	return err == nil
+}
+
+// runBuffered runs every complete command that has arrived and sends the replies.
+func (c *client) runBuffered() bool {
+	for !c.closing {
+		args, _, ok, err := c.framer.Next()
+		if err != nil {
+			c.protocolError(err)
+			break
+		}
+		if !ok {
+			break
+		}
+		c.s.dispatch(c, args)
+		if c.killed.Load() {
+			return false
+		}
+		if len(c.w.Buf) >= writeFrom || c.ctx.Streams() > 0 {
+			if !c.flush() {
+				return false
+			}
+		}
+	}
+	return c.flush()
+}
+
+func (c *client) protocolError(err error) {
+	var p *resp.ProtocolError
+	if errors.As(err, &p) {
+		c.w.Error("ERR " + p.Text)
+	}
+	c.closing = true
+}
+
+// flush sends the gathered replies, once the log has what they rest on.
+func (c *client) flush() bool {
+	if c.waitEnd > 0 {
+		if err := c.s.wal.WaitDurable(c.waitEnd); err != nil {
+			return false // nothing may be acknowledged any more
+		}
+		c.waitEnd = 0
+	}
+	if len(c.w.Buf) == 0 && c.ctx.Streams() == 0 {
+		return true
+	}
+	ok := c.send()
+	c.w.Buf = c.w.Buf[:0]
+	if cap(c.w.Buf) > keepBuffer {
+		c.w.Buf = nil
+	}
+	return ok
+}
+
+// send writes the replies with their streamed parts in place.
+func (c *client) send() bool {
+	streams := c.ctx.TakeStreams()
+	if len(streams) == 0 {
+		return c.write(c.w.Buf)
+	}
+	whole := c.w.Buf
+	at, ok := 0, true
+	part := resp.Writer{Proto: c.w.Proto}
+	for _, s := range streams {
+		ok = ok && c.write(whole[at:s.At])
+		at = s.At
+		if ok {
+			err := s.Run(&part, func() error {
+				if !c.write(part.Buf) {
+					return net.ErrClosed
+				}
+				part.Buf = part.Buf[:0]
+				return nil
+			})
+			ok = err == nil && c.write(part.Buf)
+			part.Buf = part.Buf[:0]
+		}
+		if err := s.Close(); err != nil {
+			ok = false // the reply is cut short; the client must not take it for whole
+		}
+	}
+	return ok && c.write(whole[at:])
+}
+
+// write hands bytes to the socket, or to the queue of a client that others write to as well.
+func (c *client) write(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	c.s.stats.outBytes.Add(int64(len(b)))
+	if c.push.active() {
+		return c.push.replies(c, b)
+	}
+	_, err := c.conn.Write(b)
+	return err == nil
+}
+
+// release gives back what the connection held elsewhere.
+func (c *client) release() {
+	c.s.unwatch(c)
+	c.s.forgetSubscriptions(c)
+	c.push.close()
+	c.ctx.DropStreams(0)
+	_ = c.conn.Close() // closed already when killed
+}

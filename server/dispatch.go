@@ -1,0 +1,256 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cairn/engine"
+	"cairn/server/command"
+)
+
+// dispatch runs one command of a client and appends its reply.
+func (s *Server) dispatch(c *client, args [][]byte) {
+	at, streams := len(c.w.Buf), c.ctx.Streams()
+	c.reply = nextReplyMode(c.reply)
+	cmd := s.admit(c, args)
+	if cmd != nil {
+		s.run(c, cmd, args)
+	}
+	if c.reply == replyOff || c.reply == replySkip {
+		c.w.Buf = c.w.Buf[:at]
+		c.ctx.DropStreams(streams)
+	}
+}
+
+func nextReplyMode(m replyMode) replyMode {
+	switch m {
+	case replySkip:
+		return replyOn
+	case replySkipNext:
+		return replySkip
+	}
+	return m
+}
+
+// admit makes the checks that the command's row asks for. nil: a reply was given, or the command is queued.
+func (s *Server) admit(c *client, args [][]byte) *command.Command {
+	cmd, ok := s.table.Lookup(args)
+	if err := s.refuse(c, cmd, ok, args); err != "" {
+		s.reject(c, cmd, err)
+		return nil
+	}
+	if c.multi.active && !cmd.Is(command.NoMulti) && !runsInsideMulti(cmd) {
+		s.queue(c, cmd, args)
+		return nil
+	}
+	return cmd
+}
+
+// reject answers an error before the command began. In MULTI the transaction will not be executed.
+func (s *Server) reject(c *client, cmd *command.Command, text string) {
+	c.w.Error(text)
+	s.stats.countError(text)
+	if cmd != nil {
+		cmd.Stats().Rejected.Add(1)
+	}
+	c.multi.flagError()
+}
+
+// refuse says why a command may not run now, "" when it may.
+func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]byte) string {
+	if cmd == nil || !known {
+		if text := s.authText(c, cmd); text != "" {
+			return text
+		}
+		return unknownText(cmd, args)
+	}
+	if !cmd.ArityOK(len(args)) {
+		if text := s.authText(c, cmd); text != "" {
+			return text
+		}
+		return fmt.Sprintf("ERR wrong number of arguments for '%s' command", cmd.FullName())
+	}
+	if text := s.authText(c, cmd); text != "" {
+		return text
+	}
+	if c.multi.active && cmd.Is(command.NoMulti) {
+		return "ERR Command not allowed inside a transaction"
+	}
+	if s.loading.Load() && !cmd.Is(command.Loading) {
+		return "LOADING Redis is loading the dataset in memory"
+	}
+	if c.subscribed() && c.w.Proto == 2 && !allowedSubscribed(cmd) {
+		return fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", cmd.FullName())
+	}
+	if cmd.Is(command.DenyOOM) && !s.loading.Load() {
+		if err := s.store.Gate(); err != nil {
+			return "MISCONF " + err.Error() + ": writes are refused until space is free again; deletions go on. See disk-reserve"
+		}
+	}
+	return ""
+}
+
+func (s *Server) authText(c *client, cmd *command.Command) string {
+	if c.authed.Load() || cmd != nil && cmd.Is(command.NoAuth) {
+		return ""
+	}
+	return "NOAUTH Authentication required."
+}
+
+// unknownText names the command and what came with it, as far as it is worth reading.
+func unknownText(container *command.Command, args [][]byte) string {
+	const enough = 128
+	if container != nil {
+		if len(args) == 1 {
+			return fmt.Sprintf("ERR wrong number of arguments for '%s' command", container.Name)
+		}
+		return fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(container.Name))
+	}
+	var b strings.Builder
+	for _, a := range args[1:] {
+		if b.Len() >= enough {
+			break
+		}
+		fmt.Fprintf(&b, "'%.*s' ", enough-b.Len(), a)
+	}
+	return fmt.Sprintf("ERR unknown command '%.128s', with args beginning with: %s", args[0], b.String())
+}
+
+// run executes a command that was admitted.
+func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
+	c.lastCmd.Store(cmd)
+	began, errs := c.stamp, c.ctx.Failed
+	s.execute(c, cmd, args)
+	c.stamp = time.Now()
+	st := cmd.Stats()
+	st.Calls.Add(1)
+	took := c.stamp.Sub(began)
+	st.Usec.Add(took.Microseconds())
+	if c.ctx.Failed != errs {
+		st.Failed.Add(1)
+	}
+	c.lastUsed.Store(c.stamp.UnixMilli())
+	s.stats.commands.Add(1)
+	s.note(c, cmd, args, took)
+	c.asking = c.asking && cmd.Name == "asking"
+}
+
+// execute finds the slots, locks them, asks the route and runs the handler, again if the route changed.
+func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
+	if cmd.Is(command.NoKeysTxn) || !cmd.Is(command.AllSlots) && len(cmd.Keys) == 0 {
+		if cmd.Is(command.Write) || cmd.Is(command.MayReplicate) {
+			s.pause.wait(c, true)
+		} else if cmd.Name != "client" {
+			s.pause.wait(c, false)
+		}
+		s.handle(c, cmd, args)
+		return
+	}
+	slots, ok := cmd.AppendSlots(c.slots[:0], args)
+	if !ok {
+		s.handleKeyless(c, cmd, args)
+		return
+	}
+	c.slots = command.SortSlots(slots)
+	write := cmd.Is(command.Write)
+	for {
+		s.pause.wait(c, write || cmd.Is(command.MayReplicate))
+		if write {
+			if err := s.store.Reserve(argBytes(args)); err != nil {
+				c.fail(command.Reply("MISCONF " + err.Error()))
+				return
+			}
+		}
+		if s.attempt(c, cmd, args, write) {
+			return
+		}
+	}
+}
+
+// attempt runs the command under its locks. false: the route changed, or writes are paused; try again.
+func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write bool) bool {
+	at, streams := len(c.w.Buf), c.ctx.Streams()
+	nowMs := now()
+	if cmd.Is(command.AllSlots) {
+		c.txn.BeginAll(write, nowMs)
+	} else {
+		c.txn.Begin(c.slots, write, nowMs)
+	}
+	r := c.txn.Routing()
+	if write && r.WritesPaused {
+		c.txn.End()
+		s.pause.wait(c, true)
+		return false
+	}
+	if text := s.redirect(c, r, cmd, args, c.slots); text != "" {
+		c.txn.End()
+		c.fail(command.Reply(text))
+		return true
+	}
+	c.prepare(s, cmd, args, nowMs)
+	if err := c.ctx.Execute(); err != nil {
+		c.waitFor(c.txn.End())
+		c.fail(err)
+		return true
+	}
+	end, err := c.txn.Commit()
+	if err == engine.ErrRerouted { //nolint:errorlint // Commit returns it bare
+		c.w.Buf = c.w.Buf[:at]
+		c.ctx.DropStreams(streams)
+		return false
+	}
+	c.waitFor(end)
+	if len(c.access) > 0 {
+		c.applyAccess()
+	}
+	s.events.deliver(s)
+	return true
+}
+
+// handle runs a command that has no keys of its own; it may open transactions itself.
+func (s *Server) handle(c *client, cmd *command.Command, args [][]byte) {
+	c.prepare(s, cmd, args, now())
+	err := c.ctx.Execute()
+	if c.txn.Open() {
+		c.txn.End()
+	}
+	c.waitFor(c.txn.TakeSeen())
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// handleKeyless runs a command whose words do not say which keys it is about: the handler will refuse them.
+func (s *Server) handleKeyless(c *client, cmd *command.Command, args [][]byte) {
+	c.txn.Begin(nil, false, now())
+	c.prepare(s, cmd, args, c.txn.Now())
+	err := c.ctx.Execute()
+	c.txn.End()
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+func (c *client) prepare(s *Server, cmd *command.Command, args [][]byte, nowMs int64) {
+	c.ctx.Reset(cmd, args)
+	c.ctx.Txn, c.ctx.Host, c.ctx.Client, c.ctx.W, c.ctx.NowMs = c.txn, s, c, &c.w, nowMs
+}
+
+// waitFor makes the replies gathered so far wait for the log to have end.
+func (c *client) waitFor(end int64) { c.waitEnd = max(c.waitEnd, end) }
+
+// fail answers an error.
+func (c *client) fail(err error) {
+	at := len(c.w.Buf)
+	c.ctx.W = &c.w
+	c.ctx.ReplyError(err)
+	c.s.stats.countError(string(c.w.Buf[at+1:]))
+}
+
+func argBytes(args [][]byte) (n int) {
+	for _, a := range args {
+		n += len(a) + 16
+	}
+	return n
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"cairn/engine"
+)
+
+// The expirer deletes keys whose time has passed, found by the deadline index, a few at a time so that no
+// slot is held long.
+const (
+	expirePeriod = 100 * time.Millisecond
+	expireBatch  = 32
+)
+
+func (s *Server) expireLoop() {
+	txn := s.store.NewTxn()
+	tick := time.NewTicker(expirePeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+		if s.mayExpire() {
+			s.expireRound(txn)
+		}
+	}
+}
+
+// mayExpire says whether this node may delete by itself now: not as a replica, not while clients are paused
+// (the offset must stand still), not when told not to.
+func (s *Server) mayExpire() bool {
+	r := s.store.Routing()
+	writes, _ := s.pause.paused()
+	return !r.Replica && !r.WritesPaused && !writes && !s.stats.expiryOff.Load()
+}
+
+func (s *Server) expireRound(txn *engine.Txn) {
+	var due []uint16
+	s.store.DueSlots(now(), func(slot uint16) bool {
+		due = append(due, slot)
+		return true
+	})
+	for _, slot := range due {
+		for more := true; more; {
+			if !s.mayExpire() || s.draining.Load() {
+				return
+			}
+			if s.store.Reserve(0) != nil {
+				return
+			}
+			var err error
+			_, more, _, err = s.store.Expire(txn, slot, now(), expireBatch)
+			if err != nil && !errors.Is(err, engine.ErrRerouted) {
+				s.log.Warning("expiry of a slot failed", "slot", slot, "err", err)
+				return
+			}
+			s.events.deliver(s)
+		}
+	}
+}
+
+// clockLoop advances the clock of OBJECT IDLETIME.
+func (s *Server) clockLoop() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		s.store.SetClock(uint32(time.Now().Unix()))
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"cairn/engine"
+	"cairn/server/command"
+)
+
+// multiState is what a connection has gathered since MULTI.
+type multiState struct {
+	active bool
+	failed bool // a command was refused: EXEC answers EXECABORT
+	queue  []queued
+	bytes  int64
+	watch  []watched
+}
+
+type queued struct {
+	cmd  *command.Command
+	args [][]byte
+}
+
+func (m *multiState) flagError() {
+	if m.active {
+		m.failed = true
+	}
+}
+
+func (m *multiState) reset() {
+	m.active, m.failed, m.queue, m.bytes = false, false, nil, 0
+}
+
+// runsInsideMulti names what is executed at once although a transaction is being gathered.
+func runsInsideMulti(cmd *command.Command) bool {
+	switch cmd.Name {
+	case "exec", "discard", "multi", "watch", "quit", "reset":
+		return cmd.Parent() == nil
+	}
+	return false
+}
+
+// queue keeps a command for EXEC. What is wrong with it is said now, as far as it can be known.
+func (s *Server) queue(c *client, cmd *command.Command, args [][]byte) {
+	m := &c.multi
+	m.bytes += int64(argBytes(args))
+	if limit := s.cfg.V.ClientQueryBuffer.Load(); m.bytes > limit {
+		c.w.Error("ERR transaction too big: its commands exceed client-query-buffer-limit")
+		m.failed, m.queue = true, nil
+		return
+	}
+	if text := s.redirectArgs(c, s.store.Routing(), cmd, args); text != "" {
+		s.reject(c, cmd, text)
+		return
+	}
+	own := make([][]byte, len(args))
+	whole := make([]byte, 0, argBytes(args))
+	for i, a := range args {
+		at := len(whole)
+		whole = append(whole, a...)
+		own[i] = whole[at:len(whole):len(whole)]
+	}
+	m.queue = append(m.queue, queued{cmd, own})
+	c.queued.Store(int32(len(m.queue)))
+	c.w.Simple("QUEUED")
+}
+
+// Multi begins a transaction.
+func (s *Server) Multi(x *command.Ctx) error {
+	c := clientOf(x)
+	if c.multi.active {
+		return command.Reply("ERR MULTI calls can not be nested")
+	}
+	c.multi.active = true
+	c.queued.Store(0)
+	x.W.OK()
+	return nil
+}
+
+// Discard gives a transaction up.
+func (s *Server) Discard(x *command.Ctx) error {
+	c := clientOf(x)
+	if !c.multi.active {
+		return command.Reply("ERR DISCARD without MULTI")
+	}
+	s.endMulti(c)
+	x.W.OK()
+	return nil
+}
+
+func (s *Server) endMulti(c *client) {
+	c.multi.reset()
+	c.queued.Store(-1)
+	s.unwatch(c)
+}
+
+// Exec runs the gathered commands as one transaction on all their slots.
+func (s *Server) Exec(x *command.Ctx) error {
+	c := clientOf(x)
+	if !c.multi.active {
+		return command.Reply("ERR EXEC without MULTI")
+	}
+	defer s.endMulti(c)
+	if c.multi.failed {
+		return command.Reply("EXECABORT Transaction discarded because of previous errors.")
+	}
+	plan, err := s.planExec(c)
+	if err != nil {
+		return err
+	}
+	for {
+		s.pause.wait(c, plan.write)
+		if plan.write {
+			if err := s.store.Reserve(int(c.multi.bytes)); err != nil {
+				return command.Reply("MISCONF " + err.Error())
+			}
+		}
+		if s.attemptExec(c, x, plan) {
+			return nil
+		}
+	}
+}
+
+// execPlan is the lock set of a transaction, known before anything of it runs.
+type execPlan struct {
+	slots []uint16
+	all   bool
+	write bool
+}
+
+func (s *Server) planExec(c *client) (p execPlan, err error) {
+	for _, q := range c.multi.queue {
+		if q.cmd.Is(command.AllSlots) || q.cmd.Is(command.NoKeysTxn) {
+			p.all = true
+		}
+		p.write = p.write || q.cmd.Is(command.Write)
+		if q.cmd.Is(command.DenyOOM) {
+			if err := s.store.Gate(); err != nil {
+				return p, command.Reply("EXECABORT Transaction discarded because of: " + err.Error())
+			}
+		}
+		p.slots, _ = q.cmd.AppendSlots(p.slots, q.args)
+	}
+	for _, w := range c.multi.watch {
+		p.slots = append(p.slots, w.slot)
+	}
+	p.slots = command.SortSlots(p.slots)
+	return p, nil
+}
+
+// attemptExec runs the transaction once. false: the route changed, or writes are paused; try again.
+func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
+	at, streams := len(c.w.Buf), x.Streams()
+	nowMs := now()
+	if p.all {
+		c.txn.BeginAll(p.write, nowMs)
+	} else {
+		c.txn.Begin(p.slots, p.write, nowMs)
+	}
+	r := c.txn.Routing()
+	if p.write && r.WritesPaused {
+		c.txn.End()
+		return false
+	}
+	if text := s.redirectExec(c, r); text != "" {
+		c.txn.End()
+		s.stats.countError(text)
+		c.w.Error(text)
+		return true
+	}
+	if c.dirtyCAS.Load() || s.watchExpired(c) {
+		c.waitFor(c.txn.End())
+		x.W.NullArray()
+		return true
+	}
+	s.execAll(c, x, nowMs)
+	end, err := c.txn.Commit()
+	if err == engine.ErrRerouted { //nolint:errorlint // Commit returns it bare
+		c.w.Buf = c.w.Buf[:at]
+		x.DropStreams(streams)
+		return false
+	}
+	c.waitFor(end)
+	if len(c.access) > 0 {
+		c.applyAccess()
+	}
+	s.events.deliver(s)
+	return true
+}
+
+// execAll runs the commands one after the other; the error of one does not stop the next.
+func (s *Server) execAll(c *client, x *command.Ctx, nowMs int64) {
+	x.W.Array(len(c.multi.queue))
+	x.InMulti = true
+	for _, q := range c.multi.queue {
+		c.prepare(s, q.cmd, q.args, nowMs)
+		q.cmd.Stats().Calls.Add(1)
+		if err := x.Execute(); err != nil {
+			q.cmd.Stats().Failed.Add(1)
+			c.fail(err)
+		}
+	}
+	x.InMulti = false
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"cairn/engine"
+	"cairn/server/config"
+	"cairn/wal"
+)
+
+// open opens store and log, executes what the log has beyond the store, and connects the two.
+func (s *Server) open() error {
+	began := time.Now()
+	base := filepath.Join(s.cfg.V.Dir.Load(), "cairn")
+	budget := s.cfg.V.MemoryBudget.Load()
+	debug.SetMemoryLimit(budget * 7 / 10)
+	eo := engine.Options{
+		FS:               s.fs,
+		Dir:              filepath.Join(base, "store"),
+		MemoryBudget:     max(budget, 16<<20),
+		CutInterval:      time.Duration(s.cfg.V.ApplyInterval.Load()) * time.Millisecond,
+		RecoveryLogBytes: s.cfg.V.RecoveryLogSize.Load(),
+		DiskReserve:      s.cfg.V.DiskReserve.Of(config.DiskSize(s.cfg.V.Dir.Load())),
+		BootID:           bootID(),
+		Logf:             s.log.Event,
+		Fatal:            s.fail,
+	}
+	wo := wal.Options{
+		FS:        s.fs,
+		Dir:       filepath.Join(base, "log"),
+		Policy:    policyOf(s.cfg.V.AppendFsync.Load()),
+		KeepBytes: s.cfg.V.ReplBacklogSize.Load(),
+		PinLimit:  s.cfg.V.ReplPinLimit.Of(config.DiskSize(s.cfg.V.Dir.Load())),
+		Logf:      s.log.Event,
+		OnFailure: s.fail,
+	}
+	if s.tune != nil {
+		s.tune(&eo, &wo)
+	}
+	store, opened, err := engine.Open(eo)
+	if err != nil {
+		return err
+	}
+	if err := s.openLog(wo, opened); err != nil {
+		return errors.Join(err, store.Abandon())
+	}
+	entries, err := replay(s, store, s.wal, opened.Applied)
+	if err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
+	if err := s.settleHistory(store, opened, eo.BootID); err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
+	if err := store.Attach(s.wal); err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
+	store.SetEffects(s)
+	store.SetRouting(s.firstRouting())
+	s.store = store
+	s.log.Event("data opened", "keys", store.Keys(), "applied", opened.Applied, "log", s.wal.End(),
+		"entries", entries, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+func (s *Server) openLog(o wal.Options, opened *engine.Opened) error {
+	at := wal.OpenPoint{Applied: opened.Applied, Fresh: opened.Fresh, Floor: -1, History: firstHistory()}
+	if !opened.Fresh {
+		h, err := decodeHistory(opened.History)
+		if err != nil {
+			return err
+		}
+		at.History = h
+	}
+	if opened.Floor.Exists {
+		at.Floor = opened.Floor.Applied
+	}
+	log, report, err := wal.Open(o, at)
+	if err != nil {
+		return err
+	}
+	if report.TailLost {
+		s.log.Warning("tail of the log lost", "file", report.File, "byte", report.Pos, "reason", report.Reason,
+			"end", report.End, "proven", report.Proven, "dropped", report.Dropped)
+	}
+	s.wal = log
+	// What is executed again must not reach a table before its log entry is on the disk for good.
+	return log.SyncAll()
+}
+
+// settleHistory begins a new history after a stop of the machine that may have taken the end of the log: a
+// replica that got further must not go on as if nothing had happened. Everything before is known by the old id.
+func (s *Server) settleHistory(store *engine.Store, opened *engine.Opened, boot string) error {
+	machineStopped := !opened.Fresh && !opened.Floor.Clean && opened.Floor.BootID != boot
+	if machineStopped && s.wal.Policy() != wal.Always {
+		h := follow(s.wal.History(), s.wal.End())
+		if err := s.wal.SetHistory(h); err != nil {
+			return fmt.Errorf("begin a new history: %w", err)
+		}
+		s.log.Warning("the machine stopped and unsynced writes may be lost", "history", string(h.ID[:]), "from", s.wal.End())
+	}
+	store.SetHistory(appendHistory(nil, s.wal.History()))
+	return nil
+}
+
+func policyOf(f config.Fsync) wal.Policy {
+	switch f {
+	case config.FsyncAlways:
+		return wal.Always
+	case config.FsyncNo:
+		return wal.No
+	}
+	return wal.EverySec
+}
+
+// bootID names this run of the machine, "" where it cannot be told.
+func bootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// firstRouting is who serves what before anybody has said anything.
+func (s *Server) firstRouting() *engine.Routing {
+	return &engine.Routing{Cluster: s.cfg.V.ClusterEnabled.Load()}
+}
+
+// followConfig keeps what reads no configuration itself in step with it.
+func (s *Server) followConfig() {
+	v := &s.cfg.V
+	settings := func(string, string) error {
+		s.settings.ProtoMaxBulk.Store(v.ProtoMaxBulkLen.Load())
+		s.settings.HashMaxEntries.Store(v.HashMaxListpackEntries.Load())
+		s.settings.HashMaxValue.Store(v.HashMaxListpackValue.Load())
+		p := v.MaxMemoryPolicy.Load()
+		s.settings.MaxmemoryLFU.Store(p == config.AllKeysLFU || p == config.VolatileLFU)
+		s.settings.MaxmemoryLRU.Store(p == config.AllKeysLRU || p == config.VolatileLRU)
+		return nil
+	}
+	_ = settings("", "") // gives no error
+	for _, name := range []string{"proto-max-bulk-len", "hash-max-listpack-entries", "hash-max-listpack-value", "maxmemory-policy"} {
+		s.cfg.OnChange(name, settings)
+	}
+	s.cfg.OnChange("appendfsync", func(string, string) error {
+		if s.wal != nil {
+			s.wal.SetPolicy(policyOf(v.AppendFsync.Load()))
+		}
+		return nil
+	})
+	s.cfg.OnChange("repl-backlog-size", func(string, string) error {
+		if s.wal != nil {
+			s.wal.SetKeepBytes(v.ReplBacklogSize.Load())
+		}
+		return nil
+	})
+}

@@ -1,0 +1,201 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"cairn/engine"
+	"cairn/internal/resp"
+	"cairn/server/command"
+	"cairn/wal"
+)
+
+// Execution of log entries by the command table, without replies and without deadlines: recovery, and a
+// primary's stream. An entry is one command, or MULTI ... EXEC, and is executed as a whole or not at all.
+
+// replay executes what the log has from offset on and gives the number of entries.
+func replay(s *Server, store *engine.Store, log *wal.Log, offset int64) (entries int, err error) {
+	end := log.End()
+	if offset == end {
+		return 0, nil
+	}
+	r, err := log.NewReader(offset)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	x := newExecutor(s, store)
+	in := &entryReader{r: io.LimitReader(r, end-offset), offset: offset}
+	for {
+		e, err := in.next()
+		if err == io.EOF {
+			return entries, nil
+		}
+		if err != nil {
+			return entries, fmt.Errorf("execute the log: offset %d: %w", in.offset, err)
+		}
+		store.Replaying(in.offset)
+		if err := x.execute(e.commands, nil); err != nil {
+			return entries, fmt.Errorf("execute the log: entry that ends at offset %d: %w", in.offset, err)
+		}
+		entries++
+	}
+}
+
+// executor runs entries. It is one goroutine's.
+type executor struct {
+	table *command.Table
+	store *engine.Store
+	txn   *engine.Txn
+	ctx   command.Ctx
+	w     resp.Writer
+	slots []uint16
+}
+
+func newExecutor(s *Server, store *engine.Store) *executor {
+	x := &executor{table: s.table, store: store, txn: store.NewTxn()}
+	x.w.Proto = 2
+	x.ctx = command.Ctx{Txn: x.txn, Host: replayHost{s, store}, W: &x.w, Replaying: true}
+	return x
+}
+
+// replayHost is the node while its store is not yet in place.
+type replayHost struct {
+	*Server
+	store *engine.Store
+}
+
+// Store is the one that is being filled.
+func (h replayHost) Store() *engine.Store { return h.store }
+
+// execute runs the commands of one entry in one transaction. raw is the entry as it is to be appended to the
+// log; nil in recovery, where the log has it already.
+func (x *executor) execute(commands [][][]byte, raw []byte) error {
+	all, any := false, false
+	x.slots = x.slots[:0]
+	for _, args := range commands {
+		cmd, _ := x.table.Lookup(args)
+		if cmd == nil || !cmd.Is(command.Write) {
+			continue // SELECT, PING and their like have no rows
+		}
+		any = true
+		all = all || cmd.Is(command.AllSlots)
+		x.slots, _ = cmd.AppendSlots(x.slots, args)
+	}
+	if !any {
+		return nil
+	}
+	if err := x.store.Reserve(0); err != nil {
+		return err
+	}
+	if all {
+		x.txn.BeginAll(true, engine.Forever)
+	} else {
+		x.txn.Begin(command.SortSlots(x.slots), true, engine.Forever)
+	}
+	for _, args := range commands {
+		if err := x.one(args); err != nil {
+			x.txn.End()
+			return err
+		}
+	}
+	_, err := x.txn.CommitEntry(raw)
+	return err
+}
+
+func (x *executor) one(args [][]byte) error {
+	cmd, ok := x.table.Lookup(args)
+	if cmd == nil || !ok || !cmd.Is(command.Write) {
+		return nil
+	}
+	if !cmd.ArityOK(len(args)) {
+		return fmt.Errorf("command %.64q has %d arguments", args[0], len(args))
+	}
+	x.ctx.Reset(cmd, args)
+	x.w.Buf = x.w.Buf[:0]
+	x.ctx.NowMs = now()
+	err := cmd.Run(&x.ctx)
+	x.ctx.DropStreams(0)
+	if err != nil {
+		return fmt.Errorf("command %.64q: %w", args[0], err)
+	}
+	return nil
+}
+
+// entryReader cuts a stream of commands into entries.
+type entryReader struct {
+	r      io.Reader
+	buf    []byte
+	at     int   // parsed up to here
+	offset int64 // of buf[at] in the stream
+	eof    bool
+	args   [][]byte
+}
+
+// entry is valid until the next one is read.
+type entry struct {
+	commands [][][]byte
+}
+
+const entryChunk = 256 << 10
+
+// next gives the next whole entry; io.EOF when the stream ends between two.
+func (e *entryReader) next() (entry, error) {
+	var out entry
+	start := e.at
+	for {
+		args, n, err := resp.NextCommand(e.buf[e.at:], nil)
+		if err != nil {
+			return out, err
+		}
+		if n == 0 {
+			if e.eof {
+				if e.at == len(e.buf) && start == e.at {
+					return out, io.EOF
+				}
+				return out, io.ErrUnexpectedEOF
+			}
+			// Slices of an entry's earlier commands must stay: the buffer moves only between entries.
+			if err := e.fill(&start, &out); err != nil {
+				return out, err
+			}
+			continue
+		}
+		e.at += n
+		e.offset += int64(n)
+		switch {
+		case isWord(args, "MULTI") && len(out.commands) == 0:
+			out.commands = append(out.commands, args)
+		case len(out.commands) > 0 && isWord(args, "EXEC"):
+			out.commands = out.commands[1:]
+			return out, nil
+		case len(out.commands) > 0:
+			out.commands = append(out.commands, args)
+		default:
+			out.commands = append(out.commands, args)
+			return out, nil
+		}
+	}
+}
+
+func isWord(args [][]byte, word string) bool {
+	return len(args) == 1 && bytes.EqualFold(args[0], []byte(word))
+}
+
+// fill reads more, at least doubling what an unfinished entry has, and parses that entry again from its start.
+func (e *entryReader) fill(start *int, out *entry) error {
+	e.offset -= int64(e.at - *start)
+	have := len(e.buf) - *start
+	next := make([]byte, have, max(2*have, entryChunk))
+	copy(next, e.buf[*start:])
+	n, err := io.ReadFull(e.r, next[have:cap(next)])
+	e.buf = next[:have+n]
+	e.at, *start = 0, 0
+	out.commands = nil
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		e.eof = true
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cairn/engine"
+	"cairn/server/command"
+	"cairn/server/config"
+	"cairn/wal"
+)
+
+// Server is one node.
+type Server struct {
+	cfg      *config.Config
+	log      *Logger
+	store    *engine.Store
+	wal      *wal.Log
+	table    *command.Table
+	settings command.Settings
+
+	// Tests put a file system of their own under the data, and change sizes that no directive has.
+	fs   engine.FS
+	tune func(*engine.Options, *wal.Options)
+
+	listeners []net.Listener
+	clients   clientList
+	watches   watchTable
+	events    eventQueue
+	pause     pauseState
+	stats     serverStats
+	routes    routes
+
+	started  time.Time
+	loading  atomic.Bool
+	draining atomic.Bool
+	stop     chan struct{} // closed when the node ends
+	ended    chan struct{} // closed when it has
+	stopOnce sync.Once
+	fatal    chan error // the disk gave up
+	tasks    sync.WaitGroup
+}
+
+// New makes a node from its configuration. Start opens its data.
+func New(cfg *config.Config, log *Logger) *Server {
+	s := &Server{
+		cfg: cfg, log: log, table: command.NewTable(), started: time.Now(),
+		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1),
+	}
+	s.settings.DefaultSettings()
+	s.watches.init()
+	s.clients.init()
+	s.pause.init()
+	return s
+}
+
+// Start listens, opens the data and executes what the log has beyond the store. Clients are answered LOADING
+// meanwhile, so that nobody takes the node for dead. When it returns the node serves.
+func (s *Server) Start() error {
+	s.loading.Store(true)
+	s.followConfig()
+	if err := s.listen(); err != nil {
+		return err
+	}
+	if err := s.open(); err != nil {
+		s.closeListeners()
+		return err
+	}
+	s.loading.Store(false)
+	s.startTask(s.expireLoop)
+	s.startTask(s.clockLoop)
+	s.log.Notice("Ready to accept connections tcp")
+	return nil
+}
+
+// startTask runs f in the background until the node ends; Stop waits for it.
+func (s *Server) startTask(f func()) {
+	s.tasks.Add(1)
+	go func() { // ends when f sees s.stop closed
+		defer s.tasks.Done()
+		f()
+	}()
+}
+
+// Fatal tells once that the node cannot go on; its files are kept as they are.
+func (s *Server) Fatal() <-chan error { return s.fatal }
+
+func (s *Server) fail(err error) {
+	s.log.Warning("cannot go on", "err", err)
+	select {
+	case s.fatal <- err:
+	default:
+	}
+}
+
+// Ended is closed when the node has stopped, for whatever reason.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
+
+// Stop ends the node in order: no more commands, everything applied and flushed. Safe to call twice.
+func (s *Server) Stop() (err error) {
+	s.stopOnce.Do(func() {
+		s.draining.Store(true)
+		s.closeListeners()
+		close(s.stop)
+		s.clients.closeAll()
+		s.tasks.Wait()
+		s.clients.wait()
+		err = s.close()
+		s.log.Notice("cairn is now ready to exit, bye bye...")
+		close(s.ended)
+	})
+	<-s.ended
+	return err
+}
+
+func (s *Server) close() error {
+	if s.store == nil {
+		return nil
+	}
+	err := s.store.Close()
+	if s.wal != nil {
+		err = errors.Join(err, s.wal.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("close data: %w", err)
+	}
+	return nil
+}
+
+// Settings, Store and Table are for command handlers.
+func (s *Server) Settings() *command.Settings { return &s.settings }
+
+// Store is explained at Settings.
+func (s *Server) Store() *engine.Store { return s.store }
+
+// Table is explained at Settings.
+func (s *Server) Table() *command.Table { return s.table }
+
+// now is the time that a command sees, Unix milliseconds.
+func now() int64 { return time.Now().UnixMilli() }

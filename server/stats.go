@@ -1,0 +1,48 @@
+package server
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cairn/server/command"
+)
+
+// serverStats are the counters that INFO shows.
+type serverStats struct {
+	commands    atomic.Int64
+	connections atomic.Int64
+	rejected    atomic.Int64
+	inBytes     atomic.Int64
+	outBytes    atomic.Int64
+	expiredKeys atomic.Int64
+	changes     atomic.Int64
+	blocked     atomic.Int64
+	expiryOff   atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
+
+	mu     sync.Mutex
+	errors map[string]int64
+	total  int64
+}
+
+// maxErrorKinds bounds the table of errorstats, which clients could otherwise grow.
+const maxErrorKinds = 128
+
+// countError counts an error reply by its first word.
+func (st *serverStats) countError(text string) {
+	kind, _, _ := strings.Cut(text, " ")
+	kind = strings.TrimRight(kind, "\r\n")
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.total++
+	if st.errors == nil {
+		st.errors = make(map[string]int64)
+	}
+	if _, ok := st.errors[kind]; ok || len(st.errors) < maxErrorKinds {
+		st.errors[kind]++
+	}
+}
+
+// note is where slow log and monitors look on.
+func (s *Server) note(*client, *command.Command, [][]byte, time.Duration) {}
