@@ -116,9 +116,11 @@ func (s *Store) Apply() error {
 	if err := s.db.Apply(b, pebble.NoSync); err != nil {
 		return fmt.Errorf("apply group up to offset %d: %w", g.applied, err)
 	}
+	// The pending set goes first: a walk that no longer finds a record dirty must not find the mark either that
+	// everything below is dropped, or it would not look into Pebble, which has the record.
+	s.pend[g.epoch&1].Clear()
 	s.cache.Applied()
 	s.appliedEpoch = g.epoch
-	s.pend[g.epoch&1].Clear()
 	s.applied.Store(g.applied)
 	s.room.L.Lock()
 	s.room.Broadcast()
