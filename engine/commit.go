@@ -70,6 +70,9 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 	for _, slot := range t.slots {
 		s.slots[slot].end = end
 	}
+	for _, g := range t.adopted {
+		g.taken = true
+	}
 	if s.effects != nil {
 		s.effects.Committed(t)
 	}
@@ -133,9 +136,11 @@ func (t *Txn) publishDrops(cur *pending.Set) {
 	for _, slot := range drop {
 		s.cache.DropSlot(slot)
 		cur.Make(slot).Drop()
+		cur.Grow(1) // so that the cut sees it even when nothing else is pending
 		s.counters.clear(slot)
 		s.slots[slot].nextDeadline.Store(noDeadline)
 		s.slots[slot].swept.Store(0)
+		s.slots[slot].drops.Add(1)
 	}
 }
 

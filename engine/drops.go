@@ -135,5 +135,7 @@ func (s *Store) queueFound(slot uint16, it *pebble.Iterator) {
 	for _, c := range key[layout.PrefixLen:] {
 		gen = gen<<8 | uint64(c)
 	}
-	s.drops.addAt(0, slot, gen, info)
+	if gen < s.openGen { // what is listed in this life is being staged, or queued already
+		s.drops.addAt(0, slot, gen, info)
+	}
 }

@@ -16,6 +16,8 @@ type slotState struct {
 	// nextDeadline is the earliest deadline in the expiry index, about: never later than the truth.
 	// 0 while unknown, noDeadline when there is none.
 	nextDeadline atomic.Int64
+	// drops counts how often the slot was emptied as a whole. Written under mu.
+	drops atomic.Int64
 	// swept is the deadline below which the expiry index is known to be empty, so that a walk does not pass
 	// over the tombstones of what expired before.
 	swept atomic.Int64

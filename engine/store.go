@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -33,6 +34,10 @@ type Store struct {
 	lanes    atomic.Int64
 	nextGen  atomic.Uint64
 	drops    drops
+
+	staging   sync.Mutex
+	stagedGen uint64 // above all generations ever staged; under staging
+	openGen   uint64 // the first generation of this life
 
 	history    []byte // written and read with the whole cut lock
 	stateDirty bool   // the state row must be written though no row is pending
@@ -122,10 +127,26 @@ func (s *Store) readState(opened *Opened) error {
 	}
 	s.applied.Store(st.Applied)
 	s.durable.Store(st.Applied)
-	s.nextGen.Store(st.NextGen)
+	if err := s.readStaged(); err != nil {
+		return err
+	}
+	s.openGen = max(st.NextGen, s.stagedGen)
+	s.nextGen.Store(s.openGen)
 	s.history = st.History
 	opened.Applied, opened.History = st.Applied, st.History
 	return s.readCounters()
+}
+
+// readStaged makes sure that no generation of a value that was being staged is given out again.
+func (s *Store) readStaged() error {
+	raw, ok, err := s.get(stagedKey(), nil)
+	if err != nil {
+		return fmt.Errorf("read generation of staged values: %w", err)
+	}
+	if ok && len(raw) == 8 {
+		s.stagedGen = binary.BigEndian.Uint64(raw)
+	}
+	return nil
 }
 
 func (s *Store) readCounters() error {

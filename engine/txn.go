@@ -74,6 +74,7 @@ type Txn struct {
 	dirty   int
 	events  []Event
 	purged  int
+	adopted []*Staged
 	seen    int64 // see TakeSeen
 }
 
@@ -117,7 +118,7 @@ func (t *Txn) reset() {
 	clear(t.elems)
 	t.dropped, t.dropAll = t.dropped[:0], false
 	clear(t.events)
-	t.events = t.events[:0]
+	t.events, t.adopted = t.events[:0], t.adopted[:0]
 }
 
 // Now is the transaction's time in Unix milliseconds, Forever when deadlines do not count.

@@ -9,6 +9,7 @@ import (
 	"cairn/engine"
 	"cairn/internal/resp"
 	"cairn/server/command"
+	"cairn/server/pubsub"
 )
 
 // client is one connection. What its own goroutine alone touches has no lock; what CLIENT LIST and CLIENT KILL
@@ -19,18 +20,19 @@ type client struct {
 	conn net.Conn
 
 	// Of the connection's goroutine.
-	framer  *resp.Framer
-	w       resp.Writer // replies not sent yet
-	ctx     command.Ctx
-	txn     *engine.Txn
-	slots   []uint16
-	waitEnd int64 // the log offset that the gathered replies rest on
-	stamp   time.Time
-	asking  bool
-	readAny bool // READONLY: a replica may answer for its primary's slots
-	closing bool // close after the replies are sent
-	multi   multiState
-	access  []accessChange
+	framer       *resp.Framer
+	w            resp.Writer // replies not sent yet
+	ctx          command.Ctx
+	txn          *engine.Txn
+	slots        []uint16
+	waitEnd      int64 // the log offset that the gathered replies rest on
+	stamp        time.Time
+	asking       bool
+	readAny      bool // READONLY: a replica may answer for its primary's slots
+	closing      bool // close after the replies are sent
+	writeLimited bool // a deadline is set for writes
+	multi        multiState
+	access       []accessChange
 
 	authed  atomic.Bool
 	proto   atomic.Int32
@@ -40,14 +42,18 @@ type client struct {
 	created time.Time
 	addr    string
 	laddr   string
+	fd      int
 
 	killed          atomic.Bool
 	lastUsed        atomic.Int64 // Unix milliseconds
 	lastCmd         atomic.Pointer[command.Command]
 	queued          atomic.Int32 // commands in MULTI, -1 outside
+	queuedBytes     atomic.Int64
 	watching        atomic.Int32
-	inBuffer        atomic.Int64
-	outBuffer       atomic.Int64
+	inBuffer        atomic.Int64 // bytes of room to read into
+	unparsed        atomic.Int64 // bytes in it that no finished command has used
+	outBuffer       atomic.Int64 // bytes of room for replies
+	waiting         atomic.Bool  // held back by CLIENT PAUSE
 	noEvict         atomic.Bool
 	noTouch         atomic.Bool
 	dirtyCAS        atomic.Bool // a watched key changed
@@ -59,7 +65,10 @@ type client struct {
 	libVer  string
 	user    string
 
-	push pushQueue
+	push        pushQueue
+	subs        pubsub.Set
+	ownMessages []byte // published by the client itself; they follow the reply
+	keepReply   bool   // whatever CLIENT REPLY says
 }
 
 // replyMode is CLIENT REPLY.

@@ -10,6 +10,9 @@ func clientOf(x *command.Ctx) *client {
 
 // allowedSubscribed names what a RESP2 connection may send while it is subscribed.
 func allowedSubscribed(cmd *command.Command) bool {
+	if cmd.Parent() != nil {
+		return false
+	}
 	switch cmd.Name {
 	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset":
 		return true

@@ -34,6 +34,8 @@ func (c *client) serve() {
 		if c.framer.Buffered() == 0 {
 			c.framer.Release()
 		}
+		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
+		c.unparsed.Store(int64(c.framer.Buffered()))
 	}
 }
 
@@ -46,6 +48,7 @@ func (c *client) read() bool {
 		c.framer.Advance(n)
 		c.s.stats.inBytes.Add(int64(n))
 		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
+		c.unparsed.Store(int64(c.framer.Buffered()))
 		c.stamp = time.Now()
 		return true
 	}
@@ -70,7 +73,7 @@ func (c *client) runBuffered() bool {
 		if c.killed.Load() {
 			return false
 		}
-		if len(c.w.Buf) >= writeFrom || c.ctx.Streams() > 0 {
+		if len(c.w.Buf) >= writeFrom || c.ctx.Streams() > 0 || c.push.holding {
 			if !c.flush() {
 				return false
 			}
@@ -96,13 +99,16 @@ func (c *client) flush() bool {
 		c.waitEnd = 0
 	}
 	if len(c.w.Buf) == 0 && c.ctx.Streams() == 0 {
+		c.push.release()
 		return true
 	}
 	ok := c.send()
+	c.push.release()
 	c.w.Buf = c.w.Buf[:0]
 	if cap(c.w.Buf) > keepBuffer {
 		c.w.Buf = nil
 	}
+	c.outBuffer.Store(int64(cap(c.w.Buf)))
 	return ok
 }
 
@@ -111,6 +117,9 @@ func (c *client) send() bool {
 	streams := c.ctx.TakeStreams()
 	if len(streams) == 0 {
 		return c.write(c.w.Buf)
+	}
+	if c.push.active() {
+		c.push.pauseMessages() // none may stand within a reply
 	}
 	whole := c.w.Buf
 	at, ok := 0, true
@@ -143,17 +152,38 @@ func (c *client) write(b []byte) bool {
 	}
 	c.s.stats.outBytes.Add(int64(len(b)))
 	if c.push.active() {
-		return c.push.replies(c, b)
+		if taken, ok := c.push.replies(c, b); taken {
+			return ok
+		}
 	}
+	c.limitWrite()
 	_, err := c.conn.Write(b)
 	return err == nil
+}
+
+// loginWriteTime is how long a client that has not logged in may take to read what it was sent. Until then no
+// more than one batch of replies, about writeFrom bytes, is kept for it.
+const loginWriteTime = 10 * time.Second
+
+// limitWrite bounds the next write to the socket for a client that has not logged in.
+func (c *client) limitWrite() {
+	limited := !c.authed.Load()
+	if !limited && !c.writeLimited {
+		return
+	}
+	c.writeLimited = limited
+	var deadline time.Time
+	if limited {
+		deadline = time.Now().Add(loginWriteTime)
+	}
+	_ = c.conn.SetWriteDeadline(deadline) // fails on a closed socket, which the write will tell
 }
 
 // release gives back what the connection held elsewhere.
 func (c *client) release() {
 	c.s.unwatch(c)
 	c.s.forgetSubscriptions(c)
-	c.push.close()
+	c.push.close(c)
 	c.ctx.DropStreams(0)
 	_ = c.conn.Close() // closed already when killed
 }

@@ -11,15 +11,23 @@ import (
 
 // dispatch runs one command of a client and appends its reply.
 func (s *Server) dispatch(c *client, args [][]byte) {
+	if c.txn == nil && !s.loading.Load() {
+		c.txn = s.store.NewTxn() // the data was not open yet when the connection came
+	}
 	at, streams := len(c.w.Buf), c.ctx.Streams()
 	c.reply = nextReplyMode(c.reply)
 	cmd := s.admit(c, args)
 	if cmd != nil {
 		s.run(c, cmd, args)
 	}
-	if c.reply == replyOff || c.reply == replySkip {
+	if (c.reply == replyOff || c.reply == replySkip) && !c.keepReply {
 		c.w.Buf = c.w.Buf[:at]
 		c.ctx.DropStreams(streams)
+	}
+	c.keepReply = false
+	if len(c.ownMessages) > 0 {
+		c.w.Buf = append(c.w.Buf, c.ownMessages...)
+		c.ownMessages = nil
 	}
 }
 
@@ -60,15 +68,9 @@ func (s *Server) reject(c *client, cmd *command.Command, text string) {
 // refuse says why a command may not run now, "" when it may.
 func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]byte) string {
 	if cmd == nil || !known {
-		if text := s.authText(c, cmd); text != "" {
-			return text
-		}
 		return unknownText(cmd, args)
 	}
 	if !cmd.ArityOK(len(args)) {
-		if text := s.authText(c, cmd); text != "" {
-			return text
-		}
 		return fmt.Sprintf("ERR wrong number of arguments for '%s' command", cmd.FullName())
 	}
 	if text := s.authText(c, cmd); text != "" {
@@ -77,7 +79,7 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 	if c.multi.active && cmd.Is(command.NoMulti) {
 		return "ERR Command not allowed inside a transaction"
 	}
-	if s.loading.Load() && !cmd.Is(command.Loading) {
+	if (c.txn == nil || s.loading.Load()) && (!cmd.Is(command.Loading) || opensTransaction(cmd)) {
 		return "LOADING Redis is loading the dataset in memory"
 	}
 	if c.subscribed() && c.w.Proto == 2 && !allowedSubscribed(cmd) {
@@ -91,8 +93,13 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 	return ""
 }
 
+// opensTransaction says whether a command cannot do without the data, though Redis allows it while loading.
+func opensTransaction(cmd *command.Command) bool {
+	return len(cmd.Keys) > 0 || cmd.Group == "transactions" || cmd.Is(command.AllSlots) || cmd.Is(command.NoKeysTxn)
+}
+
 func (s *Server) authText(c *client, cmd *command.Command) string {
-	if c.authed.Load() || cmd != nil && cmd.Is(command.NoAuth) {
+	if cmd != nil && cmd.Is(command.NoAuth) || s.loggedIn(c) {
 		return ""
 	}
 	return "NOAUTH Authentication required."
@@ -141,7 +148,7 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 	if cmd.Is(command.NoKeysTxn) || !cmd.Is(command.AllSlots) && len(cmd.Keys) == 0 {
 		if cmd.Is(command.Write) || cmd.Is(command.MayReplicate) {
 			s.pause.wait(c, true)
-		} else if cmd.Name != "client" {
+		} else if p := cmd.Parent(); p == nil || p.Name != "client" {
 			s.pause.wait(c, false)
 		}
 		s.handle(c, cmd, args)
@@ -211,12 +218,25 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 // handle runs a command that has no keys of its own; it may open transactions itself.
 func (s *Server) handle(c *client, cmd *command.Command, args [][]byte) {
 	c.prepare(s, cmd, args, now())
+	if c.txn == nil {
+		s.handleEarly(c, cmd)
+		return
+	}
 	err := c.ctx.Execute()
 	if c.txn.Open() {
 		c.txn.End()
 	}
 	c.waitFor(c.txn.TakeSeen())
 	if err != nil {
+		c.fail(err)
+	}
+}
+
+// handleEarly runs a command while there is no data yet.
+func (s *Server) handleEarly(c *client, cmd *command.Command) {
+	at := len(c.w.Buf)
+	if err := cmd.Run(&c.ctx); err != nil {
+		c.w.Buf = c.w.Buf[:at]
 		c.fail(err)
 	}
 }

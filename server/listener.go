@@ -161,9 +161,7 @@ func (s *Server) welcome(conn net.Conn) {
 	c.authed.Store(s.cfg.V.RequirePass.Load() == "")
 	c.setLimits()
 	c.push.init()
-	if s.store != nil {
-		c.txn = s.store.NewTxn()
-	}
+	c.subs.Init(c)
 	go c.serve() // ends with the connection; clients.wait waits for it
 }
 
@@ -190,6 +188,11 @@ func (s *Server) setSocket(conn net.Conn) {
 
 // describe notes where the connection comes from.
 func (c *client) describe() {
+	if sc, ok := c.conn.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { c.fd = int(fd) }) // a closed socket has none
+		}
+	}
 	if c.conn.RemoteAddr().Network() == "unix" {
 		path := c.conn.LocalAddr().String()
 		c.addr, c.laddr, c.local, c.unix = path+":0", path+":0", true, true

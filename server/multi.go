@@ -60,6 +60,7 @@ func (s *Server) queue(c *client, cmd *command.Command, args [][]byte) {
 	}
 	m.queue = append(m.queue, queued{cmd, own})
 	c.queued.Store(int32(len(m.queue)))
+	c.queuedBytes.Store(m.bytes)
 	c.w.Simple("QUEUED")
 }
 
@@ -89,6 +90,7 @@ func (s *Server) Discard(x *command.Ctx) error {
 func (s *Server) endMulti(c *client) {
 	c.multi.reset()
 	c.queued.Store(-1)
+	c.queuedBytes.Store(0)
 	s.unwatch(c)
 }
 

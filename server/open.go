@@ -61,7 +61,11 @@ func (s *Server) open() error {
 		return errors.Join(err, store.Abandon(), s.wal.Close())
 	}
 	store.SetEffects(s)
-	store.SetRouting(s.firstRouting())
+	routing, err := s.openCluster(store)
+	if err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
+	store.SetRouting(routing)
 	s.store = store
 	s.log.Event("data opened", "keys", store.Keys(), "applied", opened.Applied, "log", s.wal.End(),
 		"entries", entries, "took", time.Since(began).Round(time.Millisecond))
@@ -125,11 +129,6 @@ func bootID() string {
 		return ""
 	}
 	return strings.TrimSpace(string(raw))
-}
-
-// firstRouting is who serves what before anybody has said anything.
-func (s *Server) firstRouting() *engine.Routing {
-	return &engine.Routing{Cluster: s.cfg.V.ClusterEnabled.Load()}
 }
 
 // followConfig keeps what reads no configuration itself in step with it.

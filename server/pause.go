@@ -62,6 +62,7 @@ func (p *pauseState) wait(c *client, write bool) {
 		ended := p.ended
 		p.mu.Unlock()
 		c.s.stats.blocked.Add(1)
+		c.waiting.Store(true)
 		timer := time.NewTimer(min(left, 100*time.Millisecond))
 		select {
 		case <-ended:
@@ -70,6 +71,7 @@ func (p *pauseState) wait(c *client, write bool) {
 		}
 		timer.Stop()
 		c.s.stats.blocked.Add(-1)
+		c.waiting.Store(false)
 		if c.killed.Load() || c.s.draining.Load() {
 			return
 		}

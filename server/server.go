@@ -11,6 +11,7 @@ import (
 	"cairn/engine"
 	"cairn/server/command"
 	"cairn/server/config"
+	"cairn/server/pubsub"
 	"cairn/wal"
 )
 
@@ -31,9 +32,11 @@ type Server struct {
 	clients   clientList
 	watches   watchTable
 	events    eventQueue
+	hub       *pubsub.Hub
 	pause     pauseState
 	stats     serverStats
 	routes    routes
+	admin     adminState
 
 	started  time.Time
 	loading  atomic.Bool
@@ -48,13 +51,14 @@ type Server struct {
 // New makes a node from its configuration. Start opens its data.
 func New(cfg *config.Config, log *Logger) *Server {
 	s := &Server{
-		cfg: cfg, log: log, table: command.NewTable(), started: time.Now(),
+		cfg: cfg, log: log, table: command.NewTable(), hub: pubsub.NewHub(), started: time.Now(),
 		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1),
 	}
 	s.settings.DefaultSettings()
 	s.watches.init()
 	s.clients.init()
 	s.pause.init()
+	s.admin.init()
 	return s
 }
 
@@ -63,6 +67,7 @@ func New(cfg *config.Config, log *Logger) *Server {
 func (s *Server) Start() error {
 	s.loading.Store(true)
 	s.followConfig()
+	s.followAdmin()
 	if err := s.listen(); err != nil {
 		return err
 	}

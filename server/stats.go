@@ -19,7 +19,10 @@ type serverStats struct {
 	expiredKeys atomic.Int64
 	changes     atomic.Int64
 	blocked     atomic.Int64
-	expiryOff   atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
+
+	outputOverruns atomic.Int64 // clients closed for their output buffer
+
+	expiryOff atomic.Bool // DEBUG SET-ACTIVE-EXPIRE 0
 
 	mu     sync.Mutex
 	errors map[string]int64
@@ -44,5 +47,20 @@ func (st *serverStats) countError(text string) {
 	}
 }
 
-// note is where slow log and monitors look on.
-func (s *Server) note(*client, *command.Command, [][]byte, time.Duration) {}
+// note is where slow log, latency monitor and histograms look on.
+func (s *Server) note(c *client, cmd *command.Command, args [][]byte, took time.Duration) {
+	v := &s.cfg.V
+	if v.LatencyTracking.Load() {
+		cmd.Stats().Latency.Add(took)
+	}
+	if limit := v.LatencyMonitorThreshold.Load(); limit > 0 && took.Milliseconds() >= limit {
+		event := "command"
+		if cmd.Is(command.Fast) {
+			event = "fast-command"
+		}
+		s.admin.delays.add(event, time.Now().Unix(), took.Milliseconds())
+	}
+	if limit := v.SlowlogSlowerThan.Load(); limit >= 0 && took.Microseconds() >= limit && !cmd.Is(command.SkipSlowlog) {
+		s.noteSlow(c, cmd, args, took)
+	}
+}

@@ -72,7 +72,7 @@ func readDirectory(fs vfs.FS, dir string) (*directory, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read log segment %s: %w", name, err)
 			}
-			d.segments = append(d.segments, &segment{hdr: hdr, name: name, size: size})
+			d.segments = append(d.segments, &segment{hdr: hdr, name: name, size: size, durable: true})
 		}
 	}
 	slices.SortFunc(d.segments, func(a, b *segment) int { return cmp.Compare(a.hdr.Sequence, b.hdr.Sequence) })

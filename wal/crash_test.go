@@ -38,8 +38,6 @@ func crashRound(t *testing.T, seed uint64) error {
 	for life := range 1 + rng.IntN(3) {
 		o := testOptions(fs)
 		o.SegmentBytes, o.Policy, o.KeepBytes = minSegmentBytes, policy, 10_000
-		fmt.Println("FROM", from.Applied, from.Floor, promised, policy)
-		dump(o)
 		l, rep, err := Open(o, from)
 		if err != nil {
 			return fmt.Errorf("life %d: open: %w", life, err)

@@ -282,7 +282,7 @@ func (l *Log) Close() error {
 // Stats is a reading of the log's counters.
 type Stats struct {
 	First, End, Written, Synced int64 // offsets
-	DiskBytes                   int64 // files of the chain, full size
+	DiskBytes                   int64 // files of the chain and the one prepared, at full size
 	Segments                    int
 	FsyncMs                     int64 // duration of the last fsync
 	Failures                    int64
@@ -299,6 +299,9 @@ func (l *Log) Stats() Stats {
 	}
 	for _, s := range l.segments {
 		st.DiskBytes += s.size
+	}
+	if l.spare != nil {
+		st.DiskBytes += l.spare.size
 	}
 	return st
 }

@@ -141,6 +141,8 @@ func (l *Log) openChain(dir *directory, ch *chain, rep *OpenReport, from OpenPoi
 		l.foreign = append(l.foreign, s.name)
 	}
 	for _, d := range dir.damaged {
+		// Older than what is needed: only replicas that are far behind miss it. recover refuses others.
+		l.o.Logf("log segment header damaged", "segment", d.name, "reason", d.reason, "first", l.segments[0].hdr.Start)
 		l.foreign = append(l.foreign, d.name)
 	}
 	l.started(dir)

@@ -35,6 +35,7 @@ type segment struct {
 	w, s vfs.File
 	pos  int64 // where the next block goes; used by the holder of the write baton
 
+	durable bool    // header and name are on stable storage; guarded by Log.mu
 	index   []place // some of the places, in order; guarded by Log.mu
 	indexed bool    // index covers the whole segment; else a reader builds it first
 }
@@ -165,6 +166,7 @@ func (l *Log) begin(hdr record.Header, durable bool) (*segment, error) {
 		seg.closeFiles()
 		return nil, err
 	}
+	seg.durable = true
 	return seg, nil
 }
 

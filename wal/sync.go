@@ -84,10 +84,12 @@ func (l *Log) syncFiles() error {
 		return f
 	}
 	l.synced.Store(target)
+	cur.durable = true
 	l.lastAt.Store(began)
 	l.fsyncTook = l.o.Now() - began
 	l.unsynced = l.unsynced[len(full):] // only appended to since
 	for _, s := range full {
+		s.durable = true
 		s.closeFiles()
 	}
 	l.wakeReaders()

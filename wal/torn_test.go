@@ -3,6 +3,8 @@ package wal
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -133,14 +135,12 @@ func TestCutTailStaysCut(t *testing.T) {
 	must(t, l.Close())
 }
 
-// Flipped bits anywhere are refused, reported, or without effect; never does a log open short or with
-// other bytes in silence.
-func TestBitFlips(t *testing.T) {
+// flipLog is the files of a log of several segments and two histories, all of it synced up to floor.
+func flipLog(t *testing.T, rng *rand.Rand) (files map[string][]byte, m *model, floor int64) {
+	t.Helper()
 	fs := newFS(t, vfs.NewMem())
-	o := testOptions(fs)
-	l, _ := mustOpen(t, o, fresh('a'))
-	m := &model{}
-	rng := rand.New(rand.NewPCG(7, 7))
+	l, _ := mustOpen(t, testOptions(fs), fresh('a'))
+	m = &model{}
 	for i := range 500 {
 		end := m.append(t, l, entry(rng, 1+rng.IntN(500)))
 		must(t, l.Wait(end, LevelKernel))
@@ -148,20 +148,34 @@ func TestBitFlips(t *testing.T) {
 			must(t, l.SyncAll())
 		}
 		if i == 250 {
-			must(t, l.SetHistory(func() History { a := l.History(); return history('b', &a, l.End()) }()))
+			a := l.History()
+			must(t, l.SetHistory(history('b', &a, l.End())))
 		}
 	}
 	must(t, l.SyncAll())
-	floor := l.Synced()
-	files := copyFiles(t, fs)
+	floor = l.Synced()
+	files = copyFiles(t, fs)
+	delete(files, spareName)
 	abandon(l)
-	names := make([]string, 0, len(files))
-	for n := range files {
-		if n != spareName {
-			names = append(names, n)
-		}
-	}
-	slices.Sort(names)
+	return files, m, floor
+}
+
+// flip returns the files with one bit changed, and where.
+func flip(files map[string][]byte, rng *rand.Rand) (damaged map[string][]byte, where string) {
+	names := slices.Sorted(maps.Keys(files))
+	name := names[rng.IntN(len(names))]
+	at, bit := rng.IntN(len(files[name])), rng.IntN(8)
+	damaged = maps.Clone(files)
+	damaged[name] = slices.Clone(files[name])
+	damaged[name][at] ^= 1 << bit
+	return damaged, fmt.Sprintf("flip of bit %d in %s byte %d", bit, name, at)
+}
+
+// Flipped bits anywhere are refused, reported, or without effect; never does a log open short or with
+// other bytes in silence.
+func TestBitFlips(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	files, m, floor := flipLog(t, rng)
 	for _, withFloor := range []bool{true, false} {
 		from := OpenPoint{History: history('a', nil, 0), Floor: -1}
 		if withFloor {
@@ -169,35 +183,28 @@ func TestBitFlips(t *testing.T) {
 		}
 		var refused, reported, none int
 		for range 3000 {
-			name := names[rng.IntN(len(names))]
-			at, bit := rng.IntN(len(files[name])), byte(1)<<rng.IntN(8)
-			damaged := map[string][]byte{}
-			for n, b := range files {
-				damaged[n] = b
-			}
-			damaged[name] = slices.Clone(files[name])
-			damaged[name][at] ^= bit
+			damaged, where := flip(files, rng)
 			o := testOptions(writeFiles(t, damaged))
 			o.SegmentBytes = minSegmentBytes
 			l, rep, err := Open(o, from)
 			if err != nil {
 				var d *DamageError
 				if !errors.As(err, &d) {
-					t.Fatalf("flip of %s byte %d: %v", name, at, err)
+					t.Fatalf("%s: %v", where, err)
 				}
 				refused++
 				continue
 			}
 			if err := m.check(l); err != nil {
-				t.Fatalf("flip of %s byte %d: %v", name, at, err)
+				t.Fatalf("%s: %v", where, err)
 			}
 			switch {
-			case rep.TailLost && (withFloor && rep.End < floor):
-				t.Fatalf("flip of %s byte %d: cut at %d below the floor %d", name, at, rep.End, floor)
+			case rep.TailLost && withFloor && rep.End < floor:
+				t.Fatalf("%s: cut at %d below the floor %d", where, rep.End, floor)
 			case rep.TailLost:
 				reported++
 			case rep.End != m.end() || rep.First != 0:
-				t.Fatalf("flip of %s byte %d: quietly holds %d to %d, want 0 to %d", name, at, rep.First, rep.End, m.end())
+				t.Fatalf("%s: quietly holds %d to %d, want 0 to %d", where, rep.First, rep.End, m.end())
 			default:
 				none++
 			}
@@ -208,6 +215,47 @@ func TestBitFlips(t *testing.T) {
 		}
 		t.Logf("floor %v: refused %d, reported %d, no effect %d", withFloor, refused, reported, none)
 	}
+}
+
+// What the store has applied is not read at the start. Damage there stops no start; whoever reads it
+// gets an error and never other bytes.
+func TestBitFlipsBelowApplied(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	files, m, floor := flipLog(t, rng)
+	from := OpenPoint{History: history('b', nil, 0), Applied: m.end(), Floor: floor}
+	var whole, found, refused int
+	for range 1500 {
+		damaged, where := flip(files, rng)
+		o := testOptions(writeFiles(t, damaged))
+		o.SegmentBytes = minSegmentBytes
+		l, rep, err := Open(o, from)
+		var d *DamageError
+		if errors.As(err, &d) {
+			refused++ // in the segment that the log ends in
+			continue
+		}
+		must(t, err)
+		if rep.End != m.end() {
+			t.Fatalf("%s: ends at %d, want %d", where, rep.End, m.end())
+		}
+		got, err := readFrom(l, rep.First)
+		if !bytes.HasPrefix(m.bytes[rep.First:], got) {
+			t.Fatalf("%s: other bytes than were appended", where)
+		}
+		switch {
+		case errors.As(err, &d):
+			found++
+		case err != nil || int64(len(got)) != m.end()-rep.First:
+			t.Fatalf("%s: read %d bytes from %d to %d: %v", where, len(got), rep.First, rep.End, err)
+		default:
+			whole++
+		}
+		abandon(l)
+	}
+	if found < 100 || whole < 10 {
+		t.Errorf("whole %d, found %d, refused %d: the test no longer tests both", whole, found, refused)
+	}
+	t.Logf("whole %d, found when read %d, refused %d", whole, found, refused)
 }
 
 // A segment that is missing from the middle is refused, and so is one with neither header readable.

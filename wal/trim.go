@@ -80,7 +80,8 @@ func (l *Log) Trim(durableApplied int64) error {
 	limit := min(durableApplied, l.end.Load()-l.keep.Load(), l.synced.Load())
 	limit = min(limit, l.pinned())
 	n := 0
-	for n+1 < len(l.segments) && l.segments[n+1].hdr.Start <= limit {
+	// The first segment kept must survive a crash, or nothing is left to find the chain by.
+	for n+1 < len(l.segments) && l.segments[n+1].hdr.Start <= limit && l.segments[n+1].durable {
 		n++
 	}
 	gone := l.segments[:n:n]

@@ -3,6 +3,7 @@ package wal
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -127,63 +128,23 @@ func TestConcurrency(t *testing.T) {
 		o := testOptions(newFS(t, vfs.NewMem()))
 		o.SegmentBytes, o.Policy, o.KeepBytes = 64<<10, policy, 1<<30
 		l, _ := mustOpen(t, o, fresh('a'))
-		const appenders, entries = 8, 300
 		var writers, readers sync.WaitGroup
 		stop := make(chan struct{})
 		streams := make([][]byte, 4)
 		for i := range streams {
-			readers.Add(1)
-			go func() {
-				defer readers.Done()
-				r, err := l.NewReader(0)
-				if err != nil {
-					t.Error(err)
-					return
+			readers.Go(func() {
+				var err error
+				if streams[i], err = follow(l, stop); err != nil {
+					t.Errorf("reader %d: %v", i, err)
 				}
-				defer r.Close()
-				p := make([]byte, 4096)
-				for {
-					err := r.Wait(stop)
-					n, rerr := r.Read(p)
-					streams[i] = append(streams[i], p[:n]...)
-					if rerr != nil || err != nil && !errors.Is(err, ErrCanceled) {
-						t.Errorf("reader %d: %v, %v", i, err, rerr)
-						return
-					}
-					if n == 0 && errors.Is(err, ErrCanceled) {
-						return
-					}
-				}
-			}()
+			})
 		}
-		for w := range appenders {
-			writers.Add(1)
-			go func() {
-				defer writers.Done()
-				rng := rand.New(rand.NewPCG(uint64(w), 31))
-				for i := range entries {
-					e := entry(rng, 1+rng.IntN(300))
-					if err := l.Reserve(len(e)); err != nil {
-						t.Error(err)
-					}
-					end := l.Append(e)
-					if i%5 != 0 {
-						continue
-					}
-					if err := l.WaitDurable(end); err != nil {
-						t.Error(err)
-					}
-					if l.Written() < end || policy == Always && l.Synced() < end {
-						t.Errorf("wait for %d returned at written %d, synced %d", end, l.Written(), l.Synced())
-					}
-					if w == 0 && i%50 == 0 {
-						l.Tick()
-						if err := l.Trim(0); err != nil {
-							t.Error(err)
-						}
-					}
+		for w := range 8 {
+			writers.Go(func() {
+				if err := appendMany(l, uint64(w)); err != nil {
+					t.Errorf("writer %d: %v", w, err)
 				}
-			}()
+			})
 		}
 		writers.Wait()
 		must(t, l.SyncAll())
@@ -198,6 +159,55 @@ func TestConcurrency(t *testing.T) {
 		}
 		must(t, l.Close())
 	}
+}
+
+// follow reads the log from its beginning until stop is closed and nothing is left.
+func follow(l *Log, stop chan struct{}) (stream []byte, err error) {
+	r, err := l.NewReader(0)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	p := make([]byte, 4096)
+	for {
+		waited := r.Wait(stop)
+		if waited != nil && !errors.Is(waited, ErrCanceled) {
+			return stream, waited
+		}
+		n, err := r.Read(p)
+		stream = append(stream, p[:n]...)
+		if err != nil || n == 0 && waited != nil {
+			return stream, err
+		}
+	}
+}
+
+// appendMany appends 300 entries and waits for every fifth.
+func appendMany(l *Log, w uint64) error {
+	rng := rand.New(rand.NewPCG(w, 31))
+	for i := range 300 {
+		e := entry(rng, 1+rng.IntN(300))
+		if err := l.Reserve(len(e)); err != nil {
+			return err
+		}
+		end := l.Append(e)
+		if i%5 != 0 {
+			continue
+		}
+		if err := l.WaitDurable(end); err != nil {
+			return err
+		}
+		if l.Written() < end || l.Policy() == Always && l.Synced() < end {
+			return fmt.Errorf("wait for %d returned at written %d, synced %d", end, l.Written(), l.Synced())
+		}
+		if w == 0 && i%50 == 0 {
+			l.Tick()
+			if err := l.Trim(0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // With Always a reader sees nothing that is not synced.

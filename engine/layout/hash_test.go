@@ -127,8 +127,7 @@ func FuzzPackedHash(f *testing.F) {
 		if err != nil || !ok || !bytes.Equal(got.Value, value) || got.Deadline != 0 {
 			t.Fatalf("after a set the field reads as %q, %v, %v", got.Value, ok, err)
 		}
-		set, deleted, err := DeletePackedHash(set, field)
-		if err != nil || !deleted {
+		if _, deleted, err := DeletePackedHash(set, field); err != nil || !deleted {
 			t.Fatalf("delete of a field that was set: %v, %v", deleted, err)
 		}
 	})

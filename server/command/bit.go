@@ -106,20 +106,11 @@ func getbit(c *Ctx) error {
 	if err != nil {
 		return err
 	}
-	at := off >> 3
-	if at >= stringLen(k) {
-		c.W.Int(0)
-		return nil
-	}
-	e, err := editString(c.Txn, k)
+	b, err := byteAt(c.Txn, k, off>>3)
 	if err != nil {
 		return err
 	}
-	w, err := e.window(at, false)
-	if err != nil {
-		return err
-	}
-	c.W.Int(int64(w[0]>>(7-off&7)) & 1)
+	c.W.Int(int64(b>>(7-off&7)) & 1)
 	return nil
 }
 
@@ -182,12 +173,14 @@ func bitUnit(c *Ctx, i int) (int64, error) {
 }
 
 // eachChunk walks the stored bytes of the string's chunks that hold the bits [from, to): f gets a chunk's bytes
-// and the bits lo to hi of it that are asked for, those beyond its bytes zero; base is the chunk's first bit.
-func (r *stringReader) eachChunk(from, to int64, f func(b []byte, base, lo, hi int64) (more bool)) (err error) {
+// and the bits lo to hi of it that are asked for, those beyond its bytes zero; base is the chunk's first bit. The
+// reader is closed at the end.
+func (r *stringReader) eachChunk(from, to int64, f func(b []byte, base, lo, hi int64) (more bool)) error {
 	const chunkBits = layout.ChunkBytes * 8
 	for n := from / chunkBits; n*chunkBits < to; n++ {
 		b, err := r.chunk(n)
 		if err != nil {
+			_ = r.close() // the first error counts
 			return err
 		}
 		base := n * chunkBits
@@ -221,7 +214,6 @@ func bitcount(c *Ctx) error {
 		return true
 	})
 	if err != nil {
-		_ = r.close() // the same error
 		return err
 	}
 	c.W.Int(total)
@@ -286,7 +278,6 @@ func bitpos(c *Ctx) error {
 		return found < 0
 	})
 	if err != nil {
-		_ = r.close() // the same error
 		return err
 	}
 	if endGiven := len(c.Args) > 4; found < 0 && bit == 0 && !endGiven {

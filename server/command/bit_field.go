@@ -83,6 +83,7 @@ func runBitfield(c *Ctx, readOnly bool) error {
 // parseFieldOps reads all operations. end is one more than the last bit that any of them writes, 0 for none.
 func parseFieldOps(c *Ctx) (ops []fieldOp, end int64, err error) {
 	mode := overflowWrap
+	ops = make([]fieldOp, 0, len(c.Args)/3)
 	for i := 2; i < len(c.Args); {
 		rest := len(c.Args) - i - 1
 		op := fieldOp{overflow: mode}

@@ -25,9 +25,9 @@ import (
 // No string shrinks but by being replaced. What is changed in place costs the chunks it touches; of the two
 // small forms it rewrites the whole, at most ChunkedOver bytes.
 
-// maxChunked is where chunk numbers end, bytes. The limit that clients meet is proto-max-bulk-len; this one holds
-// where that does not apply, for what a primary sends.
-const maxChunked = int64(layout.ChunkBytes) << 32
+// maxChunked is half of what chunk numbers reach, bytes. The limit that clients meet is proto-max-bulk-len; this
+// one holds where that does not apply, for what a primary sends.
+const maxChunked = int64(layout.ChunkBytes) << 31
 
 // stringLimit is how long a string may become, bytes.
 func stringLimit(c *Ctx) int64 {
@@ -205,6 +205,30 @@ func wholeString(t *engine.Txn, k *engine.Key) ([]byte, error) {
 		err = closed
 	}
 	return w.Buf, err
+}
+
+// byteAt gives the byte at off of the string at k, 0 behind its end. It reads one chunk at most.
+func byteAt(t *engine.Txn, k *engine.Key, off int64) (byte, error) {
+	if off >= stringLen(k) {
+		return 0, nil
+	}
+	if k.Rec.Form != layout.Rows {
+		v, err := t.Value(k)
+		if err != nil {
+			return 0, err
+		}
+		return v[off], nil
+	}
+	n := off / layout.ChunkBytes
+	element := chunkElement(n)
+	v, _, err := t.Element(k, element[:])
+	if err != nil {
+		return 0, fmt.Errorf("read chunk %d of key %.64q: %w", n, k.Name, err)
+	}
+	if off -= n * layout.ChunkBytes; off < int64(len(v)) {
+		return v[off], nil
+	}
+	return 0, nil
 }
 
 // trimZeroes cuts the zeroes off the end of a chunk.

@@ -24,12 +24,18 @@ import (
 func dumpCommands() []Command {
 	keyRestore := []KeySpec{{Flags: "OW update", BeginIndex: 1}}
 	return []Command{
-		{Name: "dump", Arity: 2, Flags: ReadOnly | Keyspace, Keys: keyRO, Group: "generic", Since: "2.6.0",
-			Summary: "Gives a key's value in the form that RESTORE takes.", Tips: tipsUnsteady, Run: dump},
-		{Name: "restore", Arity: -4, Flags: Write | DenyOOM | Keyspace | Dangerous, Keys: keyRestore,
-			Group: "generic", Since: "2.6.0", Summary: "Makes a key of what DUMP gave.", Run: restore},
-		{Name: "restore-asking", Arity: -4, Flags: Write | DenyOOM | Asking | Keyspace | Dangerous, Keys: keyRestore,
-			Group: "server", Since: "3.0.0", Summary: "RESTORE into a slot that is arriving.", Run: restore},
+		{
+			Name: "dump", Arity: 2, Flags: ReadOnly | Keyspace, Keys: keyRO, Group: "generic", Since: "2.6.0",
+			Summary: "Gives a key's value in the form that RESTORE takes.", Tips: tipsUnsteady, Run: dump,
+		},
+		{
+			Name: "restore", Arity: -4, Flags: Write | DenyOOM | Keyspace | Dangerous, Keys: keyRestore,
+			Group: "generic", Since: "2.6.0", Summary: "Makes a key of what DUMP gave.", Run: restore,
+		},
+		{
+			Name: "restore-asking", Arity: -4, Flags: Write | DenyOOM | Asking | Keyspace | Dangerous, Keys: keyRestore,
+			Group: "server", Since: "3.0.0", Summary: "RESTORE into a slot that is arriving.", Run: restore,
+		},
 	}
 }
 

@@ -17,12 +17,16 @@ import (
 
 func expireCommands() []Command {
 	set := func(name, since, summary string, unitMs int64, relative bool) Command {
-		return Command{Name: name, Arity: -3, Flags: Write | Fast | Keyspace, Keys: keyRWU, Group: "generic",
-			Since: since, Summary: summary, Run: func(c *Ctx) error { return expire(c, unitMs, relative) }}
+		return Command{
+			Name: name, Arity: -3, Flags: Write | Fast | Keyspace, Keys: keyRWU, Group: "generic",
+			Since: since, Summary: summary, Run: func(c *Ctx) error { return expire(c, unitMs, relative) },
+		}
 	}
 	get := func(name, since, summary, tips string, unitMs int64, relative bool) Command {
-		return Command{Name: name, Arity: 2, Flags: ReadOnly | Fast | Keyspace, Keys: keyRO, Group: "generic",
-			Since: since, Summary: summary, Tips: tips, Run: func(c *Ctx) error { return deadline(c, unitMs, relative) }}
+		return Command{
+			Name: name, Arity: 2, Flags: ReadOnly | Fast | Keyspace, Keys: keyRO, Group: "generic",
+			Since: since, Summary: summary, Tips: tips, Run: func(c *Ctx) error { return deadline(c, unitMs, relative) },
+		}
 	}
 	return []Command{
 		set("expire", "1.0.0", "Sets a key's time to live in seconds.", 1000, true),
@@ -33,8 +37,10 @@ func expireCommands() []Command {
 		get("pttl", "2.6.0", "Tells a key's time to live in milliseconds.", tipsUnsteady, 1, true),
 		get("expiretime", "7.0.0", "Tells a key's deadline in Unix seconds.", "", 1000, false),
 		get("pexpiretime", "7.0.0", "Tells a key's deadline in Unix milliseconds.", "", 1, false),
-		{Name: "persist", Arity: 2, Flags: Write | Fast | Keyspace, Keys: keyRWU, Group: "generic", Since: "2.2.0",
-			Summary: "Takes a key's deadline away.", Run: persist},
+		{
+			Name: "persist", Arity: 2, Flags: Write | Fast | Keyspace, Keys: keyRWU, Group: "generic", Since: "2.2.0",
+			Summary: "Takes a key's deadline away.", Run: persist,
+		},
 	}
 }
 
@@ -157,7 +163,8 @@ func deadline(c *Ctx, unitMs int64, relative bool) error {
 		if relative {
 			n = max(n-c.NowMs, 0)
 		}
-		c.W.Int((n + unitMs/2) / unitMs)
+		// To the nearest unit. Half of it is not added first: n may be as large as can be.
+		c.W.Int(n/unitMs + 2*(n%unitMs)/unitMs)
 	}
 	return nil
 }

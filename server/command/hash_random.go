@@ -52,11 +52,11 @@ func hrandfield(c *Ctx) error {
 	case n == 0 && len(c.Args) == 2:
 		c.W.Null()
 		return nil
+	case len(c.Args) == 2:
+		return replyPicks(c, k, n, 1, hashParts{fields: true})
 	case n == 0 || count == 0:
 		c.W.Array(0)
 		return nil
-	case len(c.Args) == 2:
-		return replyPicks(c, k, n, 1, hashParts{fields: true})
 	}
 	parts := hashParts{fields: true, values: values, pairs: values && c.W.Proto == 3}
 	items := uint64(max(count, -count))

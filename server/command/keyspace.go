@@ -48,35 +48,63 @@ const (
 
 func keyspaceCommands() []Command {
 	return []Command{
-		{Name: "del", Arity: -2, Flags: Write | Keyspace, Keys: keysDelete, Group: "generic", Since: "1.0.0",
-			Summary: "Deletes keys.", Tips: tipsSumOfShards, Run: del},
-		{Name: "unlink", Arity: -2, Flags: Write | Fast | Keyspace, Keys: keysDelete, Group: "generic", Since: "4.0.0",
-			Summary: "Deletes keys, their space is reclaimed later.", Tips: tipsSumOfShards, Run: del},
-		{Name: "exists", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "1.0.0",
-			Summary: "Counts those of the named keys that exist.", Tips: tipsSumOfShards, Run: countExisting},
-		{Name: "touch", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "3.2.1",
-			Summary: "Counts those of the named keys that exist, as an access to each.", Tips: tipsSumOfShards, Run: countExisting},
-		{Name: "type", Arity: 2, Flags: ReadOnly | Fast | Keyspace, Keys: keyROM, Group: "generic", Since: "1.0.0",
-			Summary: "Tells the type of a key's value.", Run: typeOf},
-		{Name: "rename", Arity: 3, Flags: Write | Keyspace, Keys: keysRename, Group: "generic", Since: "1.0.0",
-			Summary: "Gives a key another name, over whatever had it.", Run: func(c *Ctx) error { return rename(c, false) }},
-		{Name: "renamenx", Arity: 3, Flags: Write | Fast | Keyspace, Keys: keysNewNX, Group: "generic", Since: "1.0.0",
-			Summary: "Gives a key another name that is free.", Run: func(c *Ctx) error { return rename(c, true) }},
-		{Name: "copy", Arity: -3, Flags: Write | DenyOOM | Keyspace, Keys: keysCopy, Group: "generic", Since: "6.2.0",
-			Summary: "Copies a key's value and deadline to another key.", Run: copyKey},
-		{Name: "randomkey", Arity: 1, Flags: ReadOnly | NoKeysTxn | Keyspace, Group: "generic", Since: "1.0.0",
-			Summary: "Picks a key at random.", Tips: tipsRandom, Run: randomKey},
-		{Name: "keys", Arity: 2, Flags: ReadOnly | NoKeysTxn | Keyspace | Dangerous, Group: "generic", Since: "1.0.0",
+		{
+			Name: "del", Arity: -2, Flags: Write | Keyspace, Keys: keysDelete, Group: "generic", Since: "1.0.0",
+			Summary: "Deletes keys.", Tips: tipsSumOfShards, Run: del,
+		},
+		{
+			Name: "unlink", Arity: -2, Flags: Write | Fast | Keyspace, Keys: keysDelete, Group: "generic", Since: "4.0.0",
+			Summary: "Deletes keys, their space is reclaimed later.", Tips: tipsSumOfShards, Run: del,
+		},
+		{
+			Name: "exists", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "1.0.0",
+			Summary: "Counts those of the named keys that exist.", Tips: tipsSumOfShards, Run: countExisting,
+		},
+		{
+			Name: "touch", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "3.2.1",
+			Summary: "Counts those of the named keys that exist, as an access to each.", Tips: tipsSumOfShards, Run: countExisting,
+		},
+		{
+			Name: "type", Arity: 2, Flags: ReadOnly | Fast | Keyspace, Keys: keyROM, Group: "generic", Since: "1.0.0",
+			Summary: "Tells the type of a key's value.", Run: typeOf,
+		},
+		{
+			Name: "rename", Arity: 3, Flags: Write | Keyspace, Keys: keysRename, Group: "generic", Since: "1.0.0",
+			Summary: "Gives a key another name, over whatever had it.", Run: func(c *Ctx) error { return rename(c, false) },
+		},
+		{
+			Name: "renamenx", Arity: 3, Flags: Write | Fast | Keyspace, Keys: keysNewNX, Group: "generic", Since: "1.0.0",
+			Summary: "Gives a key another name that is free.", Run: func(c *Ctx) error { return rename(c, true) },
+		},
+		{
+			Name: "copy", Arity: -3, Flags: Write | DenyOOM | Keyspace, Keys: keysCopy, Group: "generic", Since: "6.2.0",
+			Summary: "Copies a key's value and deadline to another key.", Run: copyKey,
+		},
+		{
+			Name: "randomkey", Arity: 1, Flags: ReadOnly | NoKeysTxn | Keyspace, Group: "generic", Since: "1.0.0",
+			Summary: "Picks a key at random.", Tips: tipsRandom, Run: randomKey,
+		},
+		{
+			Name: "keys", Arity: 2, Flags: ReadOnly | NoKeysTxn | Keyspace | Dangerous, Group: "generic", Since: "1.0.0",
 			Summary: "Lists all keys whose names match a pattern.",
-			Tips:    "request_policy:all_shards\nnondeterministic_output_order", Run: keysMatching},
-		{Name: "scan", Arity: -2, Flags: ReadOnly | NoKeysTxn | Keyspace, Group: "generic", Since: "2.8.0",
-			Summary: "Lists keys, some with each call.", Tips: tipsScan, Run: scan},
-		{Name: "dbsize", Arity: 1, Flags: ReadOnly | Fast | NoKeysTxn | Keyspace, Group: "server", Since: "1.0.0",
-			Summary: "Counts all keys.", Tips: "request_policy:all_shards\nresponse_policy:agg_sum", Run: dbsize},
-		{Name: "flushall", Arity: -1, Flags: Write | AllSlots | Keyspace | Dangerous, Group: "server", Since: "1.0.0",
-			Summary: "Deletes all keys of all databases.", Tips: tipsFlush, Run: flush},
-		{Name: "flushdb", Arity: -1, Flags: Write | AllSlots | Keyspace | Dangerous, Group: "server", Since: "1.0.0",
-			Summary: "Deletes all keys.", Tips: tipsFlush, Run: flush},
+			Tips:    "request_policy:all_shards\nnondeterministic_output_order", Run: keysMatching,
+		},
+		{
+			Name: "scan", Arity: -2, Flags: ReadOnly | NoKeysTxn | Keyspace, Group: "generic", Since: "2.8.0",
+			Summary: "Lists keys, some with each call.", Tips: tipsScan, Run: scan,
+		},
+		{
+			Name: "dbsize", Arity: 1, Flags: ReadOnly | Fast | NoKeysTxn | Keyspace, Group: "server", Since: "1.0.0",
+			Summary: "Counts all keys.", Tips: "request_policy:all_shards\nresponse_policy:agg_sum", Run: dbsize,
+		},
+		{
+			Name: "flushall", Arity: -1, Flags: Write | AllSlots | Keyspace | Dangerous, Group: "server", Since: "1.0.0",
+			Summary: "Deletes all keys of all databases.", Tips: tipsFlush, Run: flush,
+		},
+		{
+			Name: "flushdb", Arity: -1, Flags: Write | AllSlots | Keyspace | Dangerous, Group: "server", Since: "1.0.0",
+			Summary: "Deletes all keys.", Tips: tipsFlush, Run: flush,
+		},
 		objectCommand(),
 	}
 }
@@ -322,11 +350,19 @@ func (n *keyCounts) of(slot uint16) int64 {
 	return keys
 }
 
-func dbsize(c *Ctx) error {
-	counts, keys := c.keyCounts(), int64(0)
-	for s := range slotCount {
-		keys += counts.of(uint16(s))
+// all is the sum over all slots.
+func (n *keyCounts) all() (keys int64) {
+	if !n.routing.Cluster && n.changed == nil {
+		return n.store.Keys()
 	}
-	c.W.Int(keys)
+	for s := range slotCount {
+		keys += n.of(uint16(s))
+	}
+	return keys
+}
+
+func dbsize(c *Ctx) error {
+	counts := c.keyCounts()
+	c.W.Int(counts.all())
 	return nil
 }

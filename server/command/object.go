@@ -12,20 +12,32 @@ import (
 // value, noted by each family in Record.Enc, so that tools and tests that look at them see what they know.
 
 func objectCommand() Command {
-	return Command{Name: "object", Arity: -2, Group: "generic", Since: "2.2.3",
+	return Command{
+		Name: "object", Arity: -2, Group: "generic", Since: "2.2.3",
 		Summary: "Container of commands about the inside of values.",
 		Sub: []Command{
-			{Name: "encoding", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "2.2.3",
-				Summary: "Tells the encoding that Redis has for the value.", Tips: tipsUnsteady, Run: objectEncoding},
-			{Name: "freq", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "4.0.0",
-				Summary: "Tells the key's logarithmic access counter.", Tips: tipsUnsteady, Run: objectFreq},
-			{Name: "help", Arity: 2, Flags: Loading | Stale | Keyspace, Since: "6.2.0",
-				Summary: "Explains the subcommands.", Run: objectHelp},
-			{Name: "idletime", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "2.2.3",
-				Summary: "Tells the seconds since the last access to the key.", Tips: tipsUnsteady, Run: objectIdleTime},
-			{Name: "refcount", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "2.2.3",
-				Summary: "Tells the number of references that Redis has to the value.", Tips: tipsUnsteady, Run: objectRefCount},
-		}}
+			{
+				Name: "encoding", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "2.2.3",
+				Summary: "Tells the encoding that Redis has for the value.", Tips: tipsUnsteady, Run: objectEncoding,
+			},
+			{
+				Name: "freq", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "4.0.0",
+				Summary: "Tells the key's logarithmic access counter.", Tips: tipsUnsteady, Run: objectFreq,
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale | Keyspace, Since: "6.2.0",
+				Summary: "Explains the subcommands.", Run: objectHelp,
+			},
+			{
+				Name: "idletime", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "2.2.3",
+				Summary: "Tells the seconds since the last access to the key.", Tips: tipsUnsteady, Run: objectIdleTime,
+			},
+			{
+				Name: "refcount", Arity: 3, Flags: ReadOnly | Keyspace, Keys: keyObject, Since: "2.2.3",
+				Summary: "Tells the number of references that Redis has to the value.", Tips: tipsUnsteady, Run: objectRefCount,
+			},
+		},
+	}
 }
 
 func objectEncoding(c *Ctx) error {
@@ -61,7 +73,8 @@ func encodingName(r *layout.Record) string {
 	return "raw"
 }
 
-// sharedInts is how many integers Redis keeps one shared object of, whose references it does not count.
+// sharedInts is how many integers Redis keeps one shared object of, whose references it does not count. (What
+// COPY made of one is an object of its own there, and the same here.)
 const sharedInts = 10000
 
 func objectRefCount(c *Ctx) error {
@@ -125,23 +138,9 @@ func objectAccess(c *Ctx, lfu bool, refusal Reply) error {
 }
 
 func objectHelp(c *Ctx) error {
-	lines := []string{
-		"OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-		"ENCODING <key>",
-		"    The encoding that Redis would have for the value of the key.",
-		"FREQ <key>",
-		"    The key's access counter, which grows with the logarithm of accesses and",
-		"    falls with time.",
-		"IDLETIME <key>",
-		"    Seconds since the last access to the key, about.",
-		"REFCOUNT <key>",
-		"    References to the value of the key.",
-		"HELP",
-		"    This text.",
-	}
-	c.W.Array(len(lines))
-	for _, l := range lines {
-		c.W.Simple(l)
-	}
-	return nil
+	return c.help("OBJECT",
+		"ENCODING <key>", "The encoding that Redis would have for the value of the key.",
+		"FREQ <key>", "The key's access counter: it grows with the logarithm of accesses and falls with time.",
+		"IDLETIME <key>", "Seconds since the last access to the key, about.",
+		"REFCOUNT <key>", "References to the value of the key.")
 }

@@ -275,11 +275,9 @@ const (
 
 // randomKey answers null when there is no key, or when so many are expired that none was met that lives.
 func randomKey(c *Ctx) error {
-	counts, total := c.keyCounts(), int64(0)
-	for s := range slotCount {
-		total += counts.of(uint16(s))
-	}
-	if total == 0 {
+	counts := c.keyCounts()
+	total := counts.all()
+	if total <= 0 {
 		c.W.Null()
 		return nil
 	}

@@ -1,0 +1,38 @@
+package engine
+
+// Metrics are numbers about the store for people who watch it. All sizes are bytes.
+type Metrics struct {
+	Keys, Bytes     int64 // as SlotCounters has them
+	Applied         int64 // log offsets, see Store.Applied
+	Durable         int64
+	Pending         int64 // committed and not yet in Pebble
+	PendingLimit    int64 // at which writers wait
+	DiskBytes       int64 // Pebble's files
+	BlobBytes       int64 // of these, files of separated values
+	DiskFree        int64
+	GateClosed      bool
+	CompactionDebt  int64 // what compactions have yet to write
+	Compactions     int64 // under way
+	Flushes         int64 // since the start
+	ReadAmp         int   // tables that a point read may have to look into
+	L0Sublevels     int
+	MemTableBytes   int64
+	BlockCacheBytes int64
+	CacheBytes      int64 // limit of the record cache
+	Corruptions     int64
+}
+
+// Metrics reads the numbers. It costs some locks of Pebble, so it is not for every command.
+func (s *Store) Metrics() Metrics {
+	p := s.db.Metrics()
+	return Metrics{
+		Keys: s.Keys(), Bytes: s.Bytes(), Applied: s.Applied(), Durable: s.Durable(),
+		Pending: s.Pending(), PendingLimit: s.opts.pendingBytes(),
+		DiskBytes: int64(p.DiskSpaceUsage()), BlobBytes: int64(p.BlobFiles.LiveSize), DiskFree: s.DiskFree(),
+		GateClosed:     s.Gate() != nil,
+		CompactionDebt: int64(p.Compact.EstimatedDebt), Compactions: p.Compact.NumInProgress,
+		Flushes: p.Flush.Count, ReadAmp: p.ReadAmp(), L0Sublevels: int(p.Levels[0].Sublevels),
+		MemTableBytes: int64(p.MemTable.Size), BlockCacheBytes: p.BlockCache.Size, CacheBytes: s.opts.cacheBytes(),
+		Corruptions: s.Corruptions(),
+	}
+}

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cairn/internal/resp"
+	"cairn/server/command"
+	"cairn/wal"
+)
+
+// adminState is what INFO and the commands about the node as a whole keep.
+type adminState struct {
+	shutdown     chan struct{}
+	shutdownOnce sync.Once
+	runID        [40]byte
+
+	lastSave     atomic.Int64 // Unix seconds
+	lastSaveTook atomic.Int64 // seconds, -1 before the first
+	saves        atomic.Int64
+	saving       atomic.Bool
+	savedChanges atomic.Int64 // stats.changes at the last save
+	peakMemory   atomic.Int64
+
+	rates   rates
+	slow    slowLog
+	delays  delayLog
+	cluster clusterView
+}
+
+func (a *adminState) init() {
+	a.shutdown = make(chan struct{})
+	a.runID = newID()
+	a.lastSave.Store(time.Now().Unix())
+	a.lastSaveTook.Store(-1)
+}
+
+// ShutdownRequested is closed when a client has asked for the end of the node: whoever runs it calls Stop.
+func (s *Server) ShutdownRequested() <-chan struct{} { return s.admin.shutdown }
+
+// Shutdown is SHUTDOWN. Everything acknowledged is in the log whatever the words say, so they change nothing.
+func (s *Server) Shutdown(x *command.Ctx) error {
+	save, nosave, abort := false, false, false
+	for i := 1; i < len(x.Args); i++ {
+		switch {
+		case x.Is(i, "nosave"):
+			nosave = true
+		case x.Is(i, "save"):
+			save = true
+		case x.Is(i, "now"), x.Is(i, "force"):
+		case x.Is(i, "abort"):
+			abort = true
+		default:
+			return command.ErrSyntax
+		}
+	}
+	if save && nosave || abort && len(x.Args) > 2 {
+		return command.ErrSyntax
+	}
+	if abort {
+		return command.Reply("ERR No shutdown in progress.")
+	}
+	s.log.Notice("User requested shutdown...")
+	s.admin.shutdownOnce.Do(func() { close(s.admin.shutdown) })
+	return nil // there is no reply: the connection ends with the node
+}
+
+// Role is ROLE.
+func (s *Server) Role(x *command.Ctx) error {
+	x.W.Array(3)
+	x.W.BulkString("master")
+	x.W.Int(s.logEnd())
+	x.W.Array(0)
+	return nil
+}
+
+// logEnd is the replication offset; 0 before the log is open.
+func (s *Server) logEnd() int64 {
+	if s.loading.Load() {
+		return 0
+	}
+	return s.wal.End()
+}
+
+// LastSave is LASTSAVE.
+func (s *Server) LastSave(x *command.Ctx) error {
+	x.W.Int(s.admin.lastSave.Load())
+	return nil
+}
+
+const errSaving command.Reply = "ERR Background save already in progress"
+
+// Save is SAVE: everything is in Pebble's tables when it answers.
+func (s *Server) Save(x *command.Ctx) error {
+	if !s.admin.saving.CompareAndSwap(false, true) {
+		return errSaving
+	}
+	if err := s.save(); err != nil {
+		return err
+	}
+	x.W.OK()
+	return nil
+}
+
+func (s *Server) save() error {
+	defer s.admin.saving.Store(false)
+	began, changes := time.Now(), s.stats.changes.Load()
+	if err := s.store.Flush(); err != nil {
+		return err
+	}
+	s.admin.savedChanges.Store(changes)
+	s.admin.saves.Add(1)
+	s.admin.lastSave.Store(time.Now().Unix())
+	s.admin.lastSaveTook.Store(int64(time.Since(began).Seconds()))
+	return nil
+}
+
+// BackgroundSave is BGSAVE.
+func (s *Server) BackgroundSave(x *command.Ctx) error {
+	if len(x.Args) > 2 || len(x.Args) == 2 && !x.Is(1, "schedule") {
+		return command.ErrSyntax
+	}
+	if !s.admin.saving.CompareAndSwap(false, true) {
+		return errSaving
+	}
+	s.clients.gone.Add(1) // so that Stop waits; the client that asks is counted there too
+	go func() {           // ends with the flush
+		defer s.clients.gone.Done()
+		if err := s.save(); err != nil {
+			s.log.Warning("background save failed", "err", err)
+		}
+	}()
+	x.W.Simple("Background saving started")
+	return nil
+}
+
+// RewriteLog is BGREWRITEAOF.
+func (s *Server) RewriteLog(x *command.Ctx) error {
+	x.W.Simple("Background append only file rewriting started")
+	return nil
+}
+
+// ReplicaOf is REPLICAOF.
+func (s *Server) ReplicaOf(x *command.Ctx) error {
+	if s.cfg.V.ClusterEnabled.Load() {
+		return command.Reply("ERR REPLICAOF not allowed in cluster mode.")
+	}
+	if x.Is(1, "no") && x.Is(2, "one") {
+		x.W.OK()
+		return nil
+	}
+	port, ok := resp.ParseInt(x.Args[2])
+	if !ok || port < 0 || port > 65535 {
+		return command.Reply("ERR Invalid master port")
+	}
+	return command.Reply("ERR REPLICAOF is not supported yet")
+}
+
+// timeoutOf reads a timeout in milliseconds; 0: for ever.
+func timeoutOf(word []byte) (time.Duration, error) {
+	ms, ok := resp.ParseInt(word)
+	switch {
+	case !ok:
+		return 0, command.Reply("ERR timeout is not an integer or out of range")
+	case ms < 0:
+		return 0, command.Reply("ERR timeout is negative")
+	case ms > int64(1<<63-1)/int64(time.Millisecond):
+		return 0, command.Reply("ERR timeout is out of range")
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// Wait is WAIT. There are no replicas, so it waits in vain when asked for any.
+func (s *Server) Wait(x *command.Ctx) error {
+	want, err := x.Int(1)
+	if err != nil {
+		return err
+	}
+	timeout, err := timeoutOf(x.Args[2])
+	if err != nil {
+		return err
+	}
+	if want > 0 && !x.InMulti {
+		clientOf(x).sleep(timeout)
+	}
+	x.W.Int(0)
+	return nil
+}
+
+// WaitLog is WAITAOF. The log is this node's append-only file, whatever appendonly says.
+func (s *Server) WaitLog(x *command.Ctx) error {
+	local, ok := resp.ParseInt(x.Args[1])
+	if !ok {
+		return command.ErrNotInteger
+	}
+	if local < 0 || local > 1 {
+		return command.Reply("ERR value is out of range, value must between 0 and 1")
+	}
+	remote, ok := resp.ParseInt(x.Args[2])
+	if !ok || remote < 0 {
+		return command.Reply("ERR value is out of range, must be positive")
+	}
+	timeout, err := timeoutOf(x.Args[3])
+	if err != nil {
+		return err
+	}
+	end := s.wal.End()
+	if local == 1 && !x.InMulti {
+		if err := s.wal.Wait(end, wal.LevelSynced); err != nil {
+			return err
+		}
+	}
+	if remote > 0 && !x.InMulti {
+		clientOf(x).sleep(timeout)
+	}
+	x.W.Array(2)
+	if s.wal.Synced() >= end {
+		x.W.Int(1)
+	} else {
+		x.W.Int(0)
+	}
+	x.W.Int(0)
+	return nil
+}
+
+// goneEvery is how often a waiting client's connection is looked at.
+const goneEvery = 100 * time.Millisecond
+
+// sleep holds the client back for d, 0 for ever, or until its connection or the node ends.
+func (c *client) sleep(d time.Duration) {
+	until := time.Now().Add(d)
+	c.s.stats.blocked.Add(1)
+	defer c.s.stats.blocked.Add(-1)
+	for !c.killed.Load() && !hungUp(c.conn) {
+		left := goneEvery
+		if d > 0 {
+			left = min(left, time.Until(until))
+		}
+		if left <= 0 {
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-c.s.stop:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// Lolwut is LOLWUT.
+func (s *Server) Lolwut(x *command.Ctx) error {
+	x.W.Verbatim("txt", []byte("   /\\\n  /__\\\n /____\\\n\ncairn ver. "+Version+", Redis ver. "+redisVersion+"\n"))
+	return nil
+}
+
+// followAdmin puts changes of the configuration to use that concern what is in this file's neighbours.
+func (s *Server) followAdmin() {
+	v := &s.cfg.V
+	on := func(name string, f func(old, new string) error) { s.cfg.OnChange(name, f) }
+	on("loglevel", func(string, string) error {
+		s.log.SetLevel(v.LogLevel.Load())
+		return nil
+	})
+	on("slowlog-max-len", func(string, string) error {
+		s.admin.slow.trim(v.SlowlogMaxLen.Load())
+		return nil
+	})
+	on("timeout", func(string, string) error {
+		// A connection that waits already reckons anew when its wait ends.
+		for _, c := range s.clients.snapshot() {
+			_ = c.conn.SetReadDeadline(time.Now()) // fails on a closed one
+		}
+		return nil
+	})
+	on("requirepass", func(_, now string) error {
+		if now == "" {
+			for _, c := range s.clients.snapshot() {
+				c.authed.Store(true)
+			}
+		}
+		return nil
+	})
+	on("appendonly", func(_, now string) error {
+		s.log.Notice("appendonly changes nothing: the log is always kept", "appendonly", now)
+		return nil
+	})
+	for _, name := range []string{"dir", "port", "bind"} {
+		on(name, func(string, string) error { return errors.New("it cannot be changed while the node runs") })
+	}
+	on("cluster-require-full-coverage", func(string, string) error { return s.clusterReroute() })
+}
+
+// crash ends the process at once, as a crash does: nothing is flushed, recovery has to do its work.
+func (s *Server) crash() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) }
