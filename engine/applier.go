@@ -96,6 +96,7 @@ type group struct {
 	epoch   uint64
 	applied int64
 	state   layout.State
+	history int64
 }
 
 // Apply cuts the pending rows at the log's end and writes them as one batch. The background does this by
@@ -120,7 +121,7 @@ func (s *Store) Apply() error {
 	// everything below is dropped, or it would not look into Pebble, which has the record.
 	s.pend[g.epoch&1].Clear()
 	s.cache.Applied()
-	s.appliedEpoch = g.epoch
+	s.appliedEpoch, s.appliedHistory = g.epoch, g.history
 	s.applied.Store(g.applied)
 	s.room.L.Lock()
 	s.room.Broadcast()
@@ -140,6 +141,7 @@ func (s *Store) cutGroup() (g group, ok bool) {
 	g.epoch = s.cache.Cut()
 	s.drops.seal(g.epoch)
 	g.state = layout.State{Applied: end, NextGen: s.nextGen.Load(), History: s.history}
+	g.history = s.histories.Load()
 	s.stateDirty = false
 	s.counters.freeze()
 	return g, true

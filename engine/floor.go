@@ -270,6 +270,11 @@ func writeFile(fs vfs.FS, dir, path string, content []byte) error {
 	if err != nil {
 		return err
 	}
+	return syncDir(fs, dir)
+}
+
+// syncDir makes a folder's entries durable.
+func syncDir(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {
 		return err

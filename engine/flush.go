@@ -14,10 +14,11 @@ func (s *Store) startFlush(applied int64) error {
 	}
 	s.sinceFlush, s.lastFlush = 0, time.Now()
 	s.flushing.Store(true)
+	history := s.appliedHistory
 	go func() { // ends with the flush; Close waits for flushing to fall
 		defer s.flushing.Store(false)
 		<-done
-		if err := s.flushed(applied); err != nil {
+		if err := s.flushed(applied, history); err != nil {
 			s.fail(err)
 		}
 	}()
@@ -32,7 +33,7 @@ func (s *Store) flushNow() error {
 	if err := s.db.Flush(); err != nil {
 		return fmt.Errorf("flush at offset %d: %w", applied, err)
 	}
-	return s.flushed(applied)
+	return s.flushed(applied, s.appliedHistory)
 }
 
 // Flush applies what is pending and makes it durable.
@@ -44,7 +45,9 @@ func (s *Store) Flush() error {
 }
 
 // flushed notes that the store is durable up to an offset: first in the floor file, then for the log to let go.
-func (s *Store) flushed(applied int64) error {
+// The log keeps everything while the durable state row names an older history than the log's own: the way from
+// one to the other is in the segments between them.
+func (s *Store) flushed(applied, history int64) error {
 	s.floor.mu.Lock()
 	defer s.floor.mu.Unlock()
 	if applied < s.durable.Load() {
@@ -54,5 +57,8 @@ func (s *Store) flushed(applied int64) error {
 		return err
 	}
 	s.durable.Store(applied)
+	if history != s.histories.Load() {
+		return nil
+	}
 	return s.log.Trim(applied)
 }

@@ -36,7 +36,7 @@ func (s *Store) watchDisk() {
 	tick := time.NewTicker(gatePeriod)
 	defer tick.Stop()
 	for {
-		s.lookAtDisk()
+		s.LookAtDisk()
 		select {
 		case <-s.stop:
 			return
@@ -45,7 +45,8 @@ func (s *Store) watchDisk() {
 	}
 }
 
-func (s *Store) lookAtDisk() {
+// LookAtDisk opens or closes the space gate by what the disk has free now. The background does this by itself.
+func (s *Store) LookAtDisk() {
 	usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir)
 	if err != nil {
 		return // a file system that cannot tell has no gate

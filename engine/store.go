@@ -39,8 +39,10 @@ type Store struct {
 	stagedGen uint64 // above all generations ever staged; under staging
 	openGen   uint64 // the first generation of this life
 
-	history    []byte // written and read with the whole cut lock
-	stateDirty bool   // the state row must be written though no row is pending
+	history        []byte       // written and read with the whole cut lock
+	histories      atomic.Int64 // how often it was set in this life
+	appliedHistory int64        // which of them the last group carried; the applier's own
+	stateDirty     bool         // the state row must be written though no row is pending
 
 	applying     sync.Mutex // one cut and apply at a time
 	applied      atomic.Int64
@@ -90,6 +92,12 @@ func Open(o Options) (*Store, *Opened, error) {
 	s.routing.Store(&Routing{})
 	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("make store folder: %w", err)
+	}
+	// The folder itself must survive a power cut: its entry in the one above, and that one's in the next.
+	for dir := o.Dir; dir != o.FS.PathDir(dir); dir = o.FS.PathDir(dir) {
+		if err := syncDir(o.FS, o.FS.PathDir(dir)); err != nil {
+			return nil, nil, fmt.Errorf("sync the folder above %s: %w", dir, err)
+		}
 	}
 	floor, err := s.floor.load(o.FS, o.Dir)
 	if err != nil {
@@ -178,7 +186,7 @@ func (s *Store) Attach(log Log) error {
 	s.cut.lock()
 	s.log = log
 	s.cut.unlock()
-	if err := s.flushed(s.durable.Load()); err != nil { // this run of the machine is in the floor file from now on
+	if err := s.flushed(s.durable.Load(), 0); err != nil { // this run of the machine is in the floor file from now on
 		return err
 	}
 	s.background.Add(2)
@@ -196,6 +204,7 @@ func (s *Store) Attach(log Log) error {
 func (s *Store) SetHistory(h []byte) {
 	s.cut.lock()
 	s.history, s.stateDirty = append([]byte(nil), h...), true
+	s.histories.Add(1)
 	s.cut.unlock()
 }
 

@@ -27,10 +27,11 @@ type adminState struct {
 	savedChanges atomic.Int64 // stats.changes at the last save
 	peakMemory   atomic.Int64
 
-	rates   rates
-	slow    slowLog
-	delays  delayLog
-	cluster clusterView
+	rates    rates
+	slow     slowLog
+	delays   delayLog
+	monitors monitorList
+	cluster  clusterView
 }
 
 func (a *adminState) init() {
@@ -276,14 +277,6 @@ func (s *Server) followAdmin() {
 		// A connection that waits already reckons anew when its wait ends.
 		for _, c := range s.clients.snapshot() {
 			_ = c.conn.SetReadDeadline(time.Now()) // fails on a closed one
-		}
-		return nil
-	})
-	on("requirepass", func(_, now string) error {
-		if now == "" {
-			for _, c := range s.clients.snapshot() {
-				c.authed.Store(true)
-			}
 		}
 		return nil
 	})

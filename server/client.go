@@ -67,8 +67,9 @@ type client struct {
 
 	push        pushQueue
 	subs        pubsub.Set
-	ownMessages []byte // published by the client itself; they follow the reply
-	keepReply   bool   // whatever CLIENT REPLY says
+	wakes       []*client // whose writers are to be woken
+	ownMessages []byte    // published by the client itself; they follow the reply
+	keepReply   bool      // whatever CLIENT REPLY says
 }
 
 // replyMode is CLIENT REPLY.

@@ -51,7 +51,7 @@ func (c *client) appendLine(dst []byte, x *command.Ctx) []byte {
 		events = "rw"
 	}
 	dst = fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=0",
-		c.id, c.addr, c.laddr, c.fd, name, int64(now.Sub(c.created)/time.Second), idle, c.flags())
+		c.id, c.addr, c.laddr, c.fd, name, int64(now.Sub(c.created)/time.Second), idle, c.flags(clientOf(x) == c))
 	dst = fmt.Appendf(dst, " sub=%d psub=%d ssub=%d multi=%d",
 		c.subs.Count(pubsub.Channel), c.subs.Count(pubsub.Pattern), c.subs.Count(pubsub.Shard), c.queued.Load())
 	dst = fmt.Appendf(dst, " qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d",
@@ -69,8 +69,9 @@ func (c *client) lastName() string {
 	return "NULL"
 }
 
-// flags are the letters of Redis that fit the connection.
-func (c *client) flags() string {
+// flags are the letters of Redis that fit the connection. What its own goroutine alone knows is shown to itself
+// only.
+func (c *client) flags(own bool) string {
 	var f []byte
 	add := func(letter byte, on bool) {
 		if on {
@@ -82,6 +83,7 @@ func (c *client) flags() string {
 	add('b', c.waiting.Load())
 	add('d', c.dirtyCAS.Load())
 	add('U', c.unix)
+	add('r', own && c.readAny)
 	add('e', c.noEvict.Load())
 	add('T', c.noTouch.Load())
 	if len(f) == 0 {

@@ -81,8 +81,8 @@ func (s *Server) clusterReroute() error {
 	v := &s.admin.cluster
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.file.Nodes) == 0 {
-		return nil // no cluster, or the data is not open yet: that reads the directive itself
+	if len(v.file.Nodes) == 0 || s.loading.Load() {
+		return nil // no cluster, or the data is not open yet: opening it reads the directive
 	}
 	s.store.SetRouting(s.clusterRouting(&v.file))
 	return nil

@@ -92,6 +92,7 @@ func (c *client) protocolError(err error) {
 
 // flush sends the gathered replies, once the log has what they rest on.
 func (c *client) flush() bool {
+	c.wakeSubscribers()
 	if c.waitEnd > 0 {
 		if err := c.s.wal.WaitDurable(c.waitEnd); err != nil {
 			return false // nothing may be acknowledged any more
@@ -181,6 +182,7 @@ func (c *client) limitWrite() {
 
 // release gives back what the connection held elsewhere.
 func (c *client) release() {
+	c.wakeSubscribers()
 	c.s.unwatch(c)
 	c.s.forgetSubscriptions(c)
 	c.push.close(c)

@@ -30,10 +30,13 @@ type debugCommand struct {
 
 func debugCommands() []debugCommand {
 	return []debugCommand{
+		{"aof-flush-sleep", 3, debugNothing},
 		{"change-repl-id", 2, (*Server).debugChangeID},
 		{"config-rewrite-force-all", 2, (*Server).ConfigRewrite},
+		{"clusterlink", 5, (*Server).debugLink},
 		{"digest", 2, (*Server).debugDigest},
 		{"digest-value", -2, (*Server).debugDigestValue},
+		{"drop-cluster-packet-filter", 3, debugNothing},
 		{"error", 3, func(_ *Server, x *command.Ctx) error { return command.Reply(x.Args[2]) }},
 		{"help", 2, (*Server).debugHelp},
 		{"htstats", -3, (*Server).debugTable},
@@ -54,6 +57,7 @@ func debugCommands() []debugCommand {
 		{"segfault", 2, (*Server).debugCrash},
 		{"set-active-expire", 3, (*Server).debugActiveExpire},
 		{"set-disable-deny-scripts", 3, debugNothing},
+		{"set-skip-checksum-validation", 3, debugNothing},
 		{"sleep", 3, (*Server).debugSleep},
 		{"stringmatch-len", 4, (*Server).debugMatch},
 	}
@@ -77,6 +81,20 @@ func (s *Server) Debug(x *command.Ctx) error {
 func debugNothing(_ *Server, x *command.Ctx) error {
 	x.W.OK()
 	return nil
+}
+
+// debugLink would cut links of the bus, of which there are none.
+func (s *Server) debugLink(x *command.Ctx) error {
+	if !s.ClusterEnabled() {
+		return command.Reply("ERR Debug option only available for cluster mode enabled setup!")
+	}
+	return s.clusterHandler(func(v *clusterView) error {
+		if _, err := v.lookUp(x.Args[4]); err != nil {
+			return err
+		}
+		x.W.OK()
+		return nil
+	})
 }
 
 func debugZero(_ *Server, x *command.Ctx) error {
@@ -168,16 +186,15 @@ func (s *Server) debugCrash(*command.Ctx) error {
 	return nil
 }
 
-// debugChangeID gives the log a new id that has nothing to do with the one before. All slots are held, so that
-// nobody appends meanwhile.
+// debugChangeID gives the log a new id. All slots are held, so that nobody appends meanwhile. Unlike in Redis the
+// id before stays known as the second one: the log refuses to forget where it came from.
 func (s *Server) debugChangeID(x *command.Ctx) error {
 	if x.InMulti {
 		return command.Reply("ERR DEBUG CHANGE-REPL-ID is not allowed inside a transaction")
 	}
 	x.Txn.BeginAll(true, engine.Forever)
 	defer x.Txn.End()
-	h := s.wal.History()
-	h.ID, h.ID2, h.Offset2, h.Counter = newID(), noID(), -1, h.Counter+1
+	h := follow(s.wal.History(), s.wal.End())
 	if err := s.wal.SetHistory(h); err != nil {
 		return err
 	}

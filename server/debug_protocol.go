@@ -42,10 +42,10 @@ func (s *Server) debugProtocol(x *command.Ctx) error {
 		if w.Proto != 3 {
 			return command.Reply("ERR RESP2 is not supported by this command")
 		}
+		w.BulkString("Some real reply following the push reply") // in 7.2 the message waits for the reply's end
 		w.Push(2)
 		w.BulkString("server-cpu-usage")
 		w.Int(42)
-		w.BulkString("Some real reply following the push reply")
 	case "verbatim":
 		w.Verbatim("txt", []byte("This is a verbatim\nstring"))
 	case "true":

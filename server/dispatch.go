@@ -126,6 +126,9 @@ func unknownText(container *command.Command, args [][]byte) string {
 
 // run executes a command that was admitted.
 func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
+	if len(c.wakes) > 0 && !cmd.Is(command.PubSub) {
+		c.wakeSubscribers() // this one may take its time
+	}
 	c.lastCmd.Store(cmd)
 	began, errs := c.stamp, c.ctx.Failed
 	s.execute(c, cmd, args)

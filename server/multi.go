@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"cairn/engine"
 	"cairn/server/command"
 )
@@ -194,11 +196,15 @@ func (s *Server) execAll(c *client, x *command.Ctx, nowMs int64) {
 	x.InMulti = true
 	for _, q := range c.multi.queue {
 		c.prepare(s, q.cmd, q.args, nowMs)
-		q.cmd.Stats().Calls.Add(1)
+		began := time.Now()
 		if err := x.Execute(); err != nil {
 			q.cmd.Stats().Failed.Add(1)
 			c.fail(err)
 		}
+		took := time.Since(began)
+		q.cmd.Stats().Calls.Add(1)
+		q.cmd.Stats().Usec.Add(took.Microseconds())
+		s.note(c, q.cmd, q.args, took)
 	}
 	x.InMulti = false
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -108,8 +109,16 @@ func (s *Server) settleHistory(store *engine.Store, opened *engine.Opened, boot 
 		}
 		s.log.Warning("the machine stopped and unsynced writes may be lost", "history", string(h.ID[:]), "from", s.wal.End())
 	}
-	store.SetHistory(appendHistory(nil, s.wal.History()))
-	return nil
+	history := appendHistory(nil, s.wal.History())
+	if bytes.Equal(history, opened.History) {
+		return nil
+	}
+	store.SetHistory(history)
+	if !opened.Fresh {
+		return nil // the log's segments say how the new history follows the one that the store knows
+	}
+	// The store must know which log is its own before anything of that log is acknowledged.
+	return store.Flush()
 }
 
 func policyOf(f config.Fsync) wal.Policy {

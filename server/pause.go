@@ -63,6 +63,7 @@ func (p *pauseState) wait(c *client, write bool) {
 		p.mu.Unlock()
 		c.s.stats.blocked.Add(1)
 		c.waiting.Store(true)
+		c.wakeSubscribers()
 		timer := time.NewTimer(min(left, 100*time.Millisecond))
 		select {
 		case <-ended:

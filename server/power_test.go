@@ -2,10 +2,12 @@ package server
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -146,69 +148,84 @@ func randomOp(r *rand.Rand, i int) op {
 
 // powerRun writes until told to stop.
 type powerRun struct {
-	ops   []op
-	acked atomic.Int64 // how many of ops are acknowledged
+	ops     []op
+	acked   atomic.Int64 // how many of ops are acknowledged
+	refused atomic.Int64 // by the space gate
 }
 
-// write runs one command after the other, each in MULTI with its number, so that a recovered state says which
-// prefix it is, and must be it whole.
-func (p *powerRun) write(t *testing.T, s *Server, stop <-chan struct{}) {
+// write runs one command after the other from op n on, each in MULTI with its number, so that a recovered state
+// says which prefix it is, and must be it whole. What the space gate refuses is tried again.
+func (p *powerRun) write(t *testing.T, s *Server, n int64, stop <-chan struct{}) {
 	x := newSession(s)
-	for i, o := range p.ops {
-		select {
-		case <-stop:
-			return
-		default:
+	for i := n; i < int64(len(p.ops)); i++ {
+		o := p.ops[i]
+		for done := false; !done; {
+			if isClosed(stop) {
+				return
+			}
+			x.do("MULTI")
+			x.do(o.args...)
+			x.do("SET", "{t}seq", fmt.Sprint(i+1))
+			reply := x.do("EXEC")
+			if strings.HasPrefix(reply, "-EXECABORT") {
+				p.refused.Add(1)
+				continue
+			}
+			if !strings.HasPrefix(reply, "*2\r\n") || strings.Contains(reply, "\r\n-") {
+				t.Errorf("op %d %.80q: %.200q", i, o.args, reply)
+				return
+			}
+			done = true
 		}
-		x.do("MULTI")
-		x.do(o.args...)
-		x.do("SET", "{t}seq", fmt.Sprint(i+1))
-		if reply := x.do("EXEC"); !strings.HasPrefix(reply, "*2\r\n") || strings.Contains(reply, "\r\n-") {
-			t.Errorf("op %d %.80q: %.200q", i, o.args, reply)
-			return
-		}
-		p.acked.Store(int64(i + 1))
+		p.acked.Store(i + 1)
 	}
 }
+
+// powerCrashes is how many power cuts TestPowerLoss makes for each policy; more by hand:
+//
+//	go test ./server -run TestPowerLoss -power.crashes=5000 -power.seed=7
+var (
+	powerCrashes = flag.Int("power.crashes", 500, "power cuts for each policy")
+	powerSeed    = flag.Uint64("power.seed", 1, "first seed")
+)
 
 func TestPowerLoss(t *testing.T) {
-	crashes := 120
-	if testing.Short() {
-		crashes = 20
-	}
 	for _, policy := range []string{"always", "everysec"} {
-		t.Run(policy, func(t *testing.T) { powerLoss(t, policy, crashes, 1) })
+		t.Run(policy, func(t *testing.T) {
+			crashes := *powerCrashes
+			for seed := *powerSeed; crashes > 0; seed++ {
+				crashes -= powerLives(t, policy, min(crashes, 50), seed)
+				if t.Failed() {
+					t.Fatalf("replay: go test ./server -run TestPowerLoss/%s -power.seed=%d", policy, seed)
+				}
+			}
+		})
 	}
 }
 
-func powerLoss(t *testing.T, policy string, crashes int, seed uint64) {
+// powerLives lets one node live again and again, each life on what a power cut left of the one before.
+func powerLives(t *testing.T, policy string, crashes int, seed uint64) int {
 	r := rand.New(rand.NewPCG(seed, 7))
-	for done := 0; done < crashes; {
-		p := &powerRun{}
-		for i := range 2000 {
-			p.ops = append(p.ops, randomOp(r, i))
-		}
-		mem := vfs.NewCrashableMem()
-		s, err := openOn(t, mem, policy, "boot-1")
+	p := &powerRun{}
+	for i := range 6000 {
+		p.ops = append(p.ops, randomOp(r, i))
+	}
+	var free atomic.Uint64
+	free.Store(1 << 39)
+	mem, n, done := vfs.NewCrashableMem(), int64(0), 0
+	for life := 0; done < crashes && !t.Failed(); life++ {
+		s, err := openOn(t, cuttableDisk{mem, &free}, policy, fmt.Sprint("boot-", life))
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
-			p.write(t, s, stop)
+			p.write(t, s, n, stop)
 		}()
-		for i := 0; i < 12 && done < crashes && !t.Failed(); i++ {
-			target := p.acked.Load() + int64(r.IntN(150))
-			for p.acked.Load() < target && !isClosed(ended) {
-				time.Sleep(100 * time.Microsecond) // the clone falls at a random moment; nothing depends on which
-			}
-			least := p.acked.Load()
-			if policy != "always" {
-				least = -1
-			}
-			clone := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(5) * 25, RNG: r})
-			checkClone(t, p, clone, policy, least)
+		var next cutState
+		for range 1 + r.IntN(5) {
+			next = p.cut(t, r, s, mem, ended, &free, policy, fmt.Sprint("boot-", life+1))
 			done++
 		}
 		close(stop)
@@ -216,10 +233,49 @@ func powerLoss(t *testing.T, policy string, crashes int, seed uint64) {
 		if err := s.close(); err != nil {
 			t.Fatal(err)
 		}
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+		mem, n = next.fs, next.ops
+		p.acked.Store(n)
+	}
+	return done
+}
+
+// cutState is what a power cut left: files, and how many ops they hold.
+type cutState struct {
+	fs  *vfs.MemFS
+	ops int64
+}
+
+// cut takes the power away at a random moment and checks what is left. It gives a second clone of the same
+// moment for the next life.
+func (p *powerRun) cut(t *testing.T, r *rand.Rand, s *Server, mem *vfs.MemFS, ended <-chan struct{},
+	free *atomic.Uint64, policy, boot string,
+) cutState {
+	target := p.acked.Load() + int64(r.IntN(80))
+	for p.acked.Load() < target && !isClosed(ended) {
+		runtime.Gosched() // the clone falls at a random moment; nothing depends on which
+	}
+	if r.IntN(10) == 0 { // the disk is full for a moment
+		free.Store(1 << 10)
+		s.store.LookAtDisk()
+		defer s.store.LookAtDisk()
+		defer free.Store(1 << 39)
+	}
+	least, before := p.acked.Load(), s.wal.History()
+	if policy != "always" {
+		least = 0
+		if r.IntN(2) == 0 { // what was synced must be there
+			least = p.acked.Load()
+			if err := s.wal.SyncAll(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
+	cfg := vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(5) * 25, RNG: rand.New(rand.NewPCG(r.Uint64(), 1))}
+	clone := mem.CrashClone(cfg)
+	// A clone without unsynced data of the clone is the clone itself, for the next life to begin on.
+	again := clone.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: cfg.RNG})
+	n := checkClone(t, p, clone, policy, boot, least, before)
+	return cutState{again, n}
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -231,13 +287,13 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// checkClone opens a node on what the power cut left and holds it against the model.
-func checkClone(t *testing.T, p *powerRun, fs *vfs.MemFS, policy string, least int64) {
+// checkClone opens a node on what the power cut left, holds it against the model and says which prefix it is.
+func checkClone(t *testing.T, p *powerRun, fs *vfs.MemFS, policy, boot string, least int64, before wal.History) (n int64) {
 	t.Helper()
-	s, err := openOn(t, fs, policy, "boot-2")
+	s, err := openOn(t, fs, policy, boot)
 	if err != nil {
 		t.Errorf("open after the power cut: %v", err)
-		return
+		return 0
 	}
 	defer func() {
 		if err := s.close(); err != nil {
@@ -245,17 +301,20 @@ func checkClone(t *testing.T, p *powerRun, fs *vfs.MemFS, policy string, least i
 		}
 	}()
 	x := newSession(s)
-	var n int64
 	fmt.Sscanf(bulk(x.do("GET", "{t}seq")), "%d", &n)
 	if n < least || n > int64(len(p.ops)) {
-		t.Errorf("recovered up to op %d, %d were acknowledged", n, least)
-		return
+		t.Errorf("recovered up to op %d, %d were promised", n, least)
+		return n
+	}
+	if h := s.wal.History(); policy != "always" && (h.ID == before.ID || h.ID2 != before.ID) {
+		t.Errorf("the machine stopped with unsynced writes, and history %s follows %s", h.ID, before.ID)
 	}
 	want := powerModel{}
 	for _, o := range p.ops[:n] {
 		o.apply(want)
 	}
 	compareModel(t, x, want, n)
+	return n
 }
 
 func compareModel(t *testing.T, x *session, want powerModel, n int64) {

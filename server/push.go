@@ -24,7 +24,8 @@ import (
 // reply that is sent in parts. Between hold and release messages therefore gather in held, behind what the
 // connection itself sends.
 //
-// A publisher never waits. A client over client-output-buffer-limit is closed instead.
+// A publisher never waits. A client over client-output-buffer-limit is closed instead. A client that publishes
+// many messages in one batch wakes each writer once, at the end of them: see wakes.
 type pushQueue struct {
 	on atomic.Bool // everything goes through the queue; set by the connection, cleared by the writer
 
@@ -38,9 +39,12 @@ type pushQueue struct {
 	wanted  bool  // others may write
 	ending  bool  // nothing comes any more: the writer ends when the queue is empty
 	dead    bool  // the socket takes nothing any more
+	asleep  bool  // the writer waits
+	owed    bool  // a publisher will wake it
 	done    chan struct{}
 
 	softSince time.Time // over the soft limit since then, zero when not
+	softTimer bool      // somebody will look again
 	size      atomic.Int64
 	count     atomic.Int64
 }
@@ -49,6 +53,7 @@ const (
 	shareFrom    = 4 << 10  // messages from this size on are referred to, smaller ones copied together
 	chunkSize    = 16 << 10 // of what is copied together
 	replyBacklog = 1 << 20  // replies wait while more than this is queued
+	wakeFrom     = 64 << 10 // the writer is not left asleep with more than this
 	lingerTime   = 5 * time.Second
 )
 
@@ -101,22 +106,44 @@ func (q *pushQueue) unwanted() {
 	q.changed.Broadcast()
 }
 
-// message queues what somebody else has to say, without waiting. The bytes must not change any more.
-func (q *pushQueue) message(c *client, m []byte) {
+// message queues what somebody else has to say, without waiting. The bytes must not change any more. later says
+// that the caller can wake the writer later, and owes is true when it has to.
+func (q *pushQueue) message(c *client, m []byte, later bool) (owes bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dead || q.ending || !q.on.Load() {
-		return
+		return false
 	}
 	q.bytes += int64(len(m))
-	if q.holding {
+	switch {
+	case q.holding:
 		q.held = append(q.held, m)
-	} else {
+	case !later || q.bytes >= wakeFrom:
 		q.append(m)
 		q.changed.Broadcast()
+	default:
+		q.append(m)
+		if q.asleep && !q.owed {
+			q.owed, owes = true, true
+		}
 	}
 	q.publishSize()
 	q.limit(c)
+	return owes
+}
+
+// wakeSubscribers wakes the writers that the client's messages left asleep. It is called before the client
+// waits for anything.
+func (c *client) wakeSubscribers() {
+	for i, other := range c.wakes {
+		q := &other.push
+		q.mu.Lock()
+		q.owed = false
+		q.changed.Broadcast()
+		q.mu.Unlock()
+		c.wakes[i] = nil
+	}
+	c.wakes = c.wakes[:0]
 }
 
 // replies queues what the connection itself sends; it waits while much is queued already. taken is false when
@@ -191,17 +218,25 @@ func (q *pushQueue) limit(c *client) {
 	now, allowed := time.Now(), time.Duration(l.SoftSeconds)*time.Second
 	if q.softSince.IsZero() {
 		q.softSince = now
-		time.AfterFunc(allowed, func() { // once; looks, and goes away
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			if !q.softSince.IsZero() && !q.dead {
-				q.limit(c)
-			}
-		})
+	}
+	left := allowed - now.Sub(q.softSince)
+	if left < 0 {
+		q.overrun(c, "soft", l)
 		return
 	}
-	if now.Sub(q.softSince) > allowed {
-		q.overrun(c, "soft", l)
+	if !q.softTimer {
+		q.softTimer = true
+		time.AfterFunc(left+time.Millisecond, func() { q.lookAgain(c) })
+	}
+}
+
+// lookAgain closes a client that is still over the soft limit although nobody has anything to tell it.
+func (q *pushQueue) lookAgain(c *client) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.softTimer = false
+	if !q.softSince.IsZero() && !q.dead && !q.ending {
+		q.limit(c)
 	}
 }
 
@@ -229,7 +264,9 @@ func (q *pushQueue) write(c *client, done chan struct{}) {
 	defer q.mu.Unlock()
 	for {
 		for len(q.chunks) == 0 && len(q.tail) == 0 && !q.dead && !q.idle() {
+			q.asleep = true
 			q.changed.Wait()
+			q.asleep = false
 		}
 		if q.dead || len(q.chunks) == 0 && len(q.tail) == 0 {
 			q.on.Store(false)

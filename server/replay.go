@@ -25,7 +25,7 @@ func replay(s *Server, store *engine.Store, log *wal.Log, offset int64) (entries
 		return 0, err
 	}
 	defer r.Close()
-	x := newExecutor(s, store)
+	x, reigns := newExecutor(s, store), log.Reigns()
 	in := &entryReader{r: io.LimitReader(r, end-offset), offset: offset}
 	for {
 		e, err := in.next()
@@ -34,6 +34,10 @@ func replay(s *Server, store *engine.Store, log *wal.Log, offset int64) (entries
 		}
 		if err != nil {
 			return entries, fmt.Errorf("execute the log: offset %d: %w", in.offset, err)
+		}
+		for len(reigns) > 0 && reigns[0].From < in.offset {
+			store.SetHistory(appendHistory(nil, reigns[0].History))
+			reigns = reigns[1:]
 		}
 		store.Replaying(in.offset)
 		if err := x.execute(e.commands, nil); err != nil {

@@ -47,7 +47,7 @@ func (st *serverStats) countError(text string) {
 	}
 }
 
-// note is where slow log, latency monitor and histograms look on.
+// note is where slow log, latency monitor, histograms and monitors look on.
 func (s *Server) note(c *client, cmd *command.Command, args [][]byte, took time.Duration) {
 	v := &s.cfg.V
 	if v.LatencyTracking.Load() {
@@ -63,4 +63,5 @@ func (s *Server) note(c *client, cmd *command.Command, args [][]byte, took time.
 	if limit := v.SlowlogSlowerThan.Load(); limit >= 0 && took.Microseconds() >= limit && !cmd.Is(command.SkipSlowlog) {
 		s.noteSlow(c, cmd, args, took)
 	}
+	s.feedMonitors(c, cmd, args)
 }

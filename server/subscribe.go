@@ -15,8 +15,11 @@ import (
 // Deliver is part of pubsub.Subscriber.
 func (c *client) Deliver(f *pubsub.Frame) {
 	m := f.Bytes(int(c.proto.Load()))
-	if f.From != pubsub.Subscriber(c) {
-		c.push.message(c, m)
+	from, _ := f.From.(*client)
+	if from != c {
+		if c.push.message(c, m, from != nil) {
+			from.wakes = append(from.wakes, c)
+		}
 		return
 	}
 	// This is c's own goroutine, within one of its commands.
@@ -101,7 +104,7 @@ func (s *Server) unsubscribe(x *command.Ctx, k pubsub.Kind, word string) error {
 	if len(names) == 0 {
 		appendConfirmation(x.W, word, nil, c.subscriptions(k))
 	}
-	if !c.subscribed() {
+	if !c.subscribed() && !s.admin.monitors.has(c) {
 		c.push.unwanted()
 	}
 	return nil
@@ -123,6 +126,7 @@ func appendConfirmation(w *resp.Writer, word string, name []byte, count int64) {
 
 // forgetSubscriptions ends all of a client's subscriptions without a word to it.
 func (s *Server) forgetSubscriptions(c *client) {
+	s.admin.monitors.remove(c)
 	c.subs.Clear(s.hub)
 	c.push.unwanted()
 }
@@ -168,7 +172,7 @@ func (s *Server) revokeShardChannels(slot uint16) {
 		}
 		w := resp.Writer{Proto: int(c.proto.Load())}
 		appendConfirmation(&w, "sunsubscribe", []byte(channel), int64(left))
-		c.push.message(c, w.Buf)
+		c.push.message(c, w.Buf, false)
 	})
 }
 

@@ -134,24 +134,7 @@ func TestOrderUnderLoad(t *testing.T) {
 	n := startServer(t)
 	big := strings.Repeat("v", 1<<20)
 	n.dial(t).Do("SET", "big", big)
-	stop := make(chan struct{})
-	var publishers sync.WaitGroup
-	for i := range 3 {
-		p := n.dial(t)
-		publishers.Go(func() {
-			for k := 0; ; k++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if _, err := p.Try("PUBLISH", fmt.Sprint("c", k%2), fmt.Sprint(i, " ", k)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
+	stop := publishers(t, n)
 	c := n.dial(t)
 	c.Do("HELLO", "3")
 	listening := map[string]bool{}
@@ -203,8 +186,33 @@ func TestOrderUnderLoad(t *testing.T) {
 			read(until)
 		}
 	}
-	close(stop)
-	publishers.Wait()
+	stop()
+}
+
+// publishers send numbered messages to channels c0 and c1 until stop is called.
+func publishers(t *testing.T, n *testNode) (stop func()) {
+	end := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range 3 {
+		p := n.dial(t)
+		all.Go(func() {
+			for k := 0; ; k++ {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				if _, err := p.Try("PUBLISH", fmt.Sprint("c", k%2), fmt.Sprint(i, " ", k)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		close(end)
+		all.Wait()
+	}
 }
 
 // Who does not read is closed, by the hard limit at once and by the soft one in time; the publisher never waits.
@@ -237,15 +245,17 @@ func TestRepliesWait(t *testing.T) {
 	if _, err := c.Net().Write(batch); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, 10*time.Second, func() bool {
+	queued := func() (most int64) {
 		for _, other := range n.clients.snapshot() {
-			if other.push.size.Load() > 256<<10 {
-				return true
-			}
+			most = max(most, other.push.size.Load())
 		}
-		return false
-	}, "a queue that fills")
+		return most
+	}
+	testkit.Eventually(t, 10*time.Second, func() bool { return queued() > 512<<10 }, "a queue that fills")
 	for i := range times {
+		if q := queued(); q > 700<<10 { // half of the hard limit, and one batch of replies
+			t.Fatalf("%d bytes are queued", q)
+		}
 		if r, err := c.Receive(); err != nil || len(r.Raw) < 50<<10 {
 			t.Fatalf("reply %d: %d bytes, %v", i, len(r.Raw), err)
 		}
@@ -329,8 +339,15 @@ func TestWhileLoading(t *testing.T) {
 	c := n.dial(t)
 	const loading = "-LOADING Redis is loading the dataset in memory\r\n"
 	for _, line := range []struct{ cmd, want string }{
-		{"PING", loading}, {"GET a", loading}, {"MULTI", loading}, {"WATCH a", loading}, {"SPUBLISH a b", loading},
-		{"ECHO a", "$1\r\na\r\n"}, {"CLIENT SETNAME a", "+OK\r\n"}, {"PUBLISH a b", ":0\r\n"}, {"EXEC", loading},
+		{"PING", loading},
+		{"GET a", loading},
+		{"MULTI", loading},
+		{"WATCH a", loading},
+		{"SPUBLISH a b", loading},
+		{"ECHO a", "$1\r\na\r\n"},
+		{"CLIENT SETNAME a", "+OK\r\n"},
+		{"PUBLISH a b", ":0\r\n"},
+		{"EXEC", loading},
 	} {
 		if got := c.Do(strings.Fields(line.cmd)...).Raw; got != line.want {
 			t.Errorf("%s: %q, want %q", line.cmd, got, line.want)

@@ -190,3 +190,23 @@ func (l *Log) remove(gone []*segment) error {
 	}
 	return nil
 }
+
+// Reign is a history and the offset from which it holds.
+type Reign struct {
+	From    int64
+	History History
+}
+
+// Reigns lists the histories that the log holds, in order of offset: whoever executes the log again must note
+// with each offset the history that held there.
+func (l *Log) Reigns() []Reign {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Reign
+	for _, s := range l.segments {
+		if n := len(out); n == 0 || out[n-1].History != s.hdr.History {
+			out = append(out, Reign{s.hdr.Start, s.hdr.History})
+		}
+	}
+	return out
+}

@@ -21,17 +21,17 @@ const startLimit = 30 * time.Second
 // programs are the built binaries; TestMain removes them.
 type programs struct{ cairn, crash string }
 
-// built returns where TestMain put them. CAIRN_TEST_BINARY names another cairn to test.
+// built returns where TestMain put them. TEST_CAIRN_BINARY names another cairn to test.
 func built() programs {
 	dir := os.Getenv(builtDir)
 	p := programs{cairn: filepath.Join(dir, "cairn"), crash: filepath.Join(dir, "crash")}
-	if other := os.Getenv("CAIRN_TEST_BINARY"); other != "" {
+	if other := os.Getenv("TEST_CAIRN_BINARY"); other != "" {
 		p.cairn = other
 	}
 	return p
 }
 
-const builtDir = "CAIRN_TEST_BUILT"
+const builtDir = "TEST_BUILT_PROGRAMS"
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 

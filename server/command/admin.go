@@ -28,6 +28,7 @@ type AdminHost interface {
 	MemoryStats(*Ctx) error
 	ReplicaOf(*Ctx) error
 	RewriteLog(*Ctx) error
+	Monitor(*Ctx) error
 	Role(*Ctx) error
 	Save(*Ctx) error
 	Shutdown(*Ctx) error
@@ -74,6 +75,8 @@ func processCommands() []Command {
 			Summary: "Serves replicas: begins the stream with a full copy.", Run: notSupported("SYNC")},
 		{Name: "failover", Arity: -1, Flags: Admin | NoScript | Stale, Group: "server", Since: "6.2.0",
 			Summary: "Hands the role of primary over to a replica.", Run: notSupported("FAILOVER")},
+		{Name: "monitor", Arity: 1, Flags: Admin | NoScript | Loading | Stale, Group: "server", Since: "1.0.0",
+			Summary: "Shows every command that the node executes.", Run: host(AdminHost.Monitor)},
 		{Name: "swapdb", Arity: 3, Flags: Write | Fast | Keyspace | Dangerous, Group: "server", Since: "4.0.0",
 			Summary: "Swaps two databases, of which there is one.", Run: swapDB},
 		{Name: "move", Arity: 3, Flags: Write | Fast | Keyspace, Keys: []KeySpec{{Flags: "RW access update", BeginIndex: 1}}, Group: "generic", Since: "1.0.0",

@@ -23,49 +23,97 @@ type ClientHost interface {
 }
 
 func clientCommands() []Command {
-	const any, admin = NoScript | Loading | Stale, Admin | NoScript | Loading | Stale
-	const everywhere = "request_policy:all_nodes\nresponse_policy:all_succeeded"
 	return []Command{{
 		Name: "client", Arity: -2, Group: "connection", Since: "2.4.0", Summary: "Commands about connections.",
-		Sub: []Command{
-			{Name: "caching", Arity: 3, Flags: any, Since: "6.0.0",
-				Summary: "Says whether the keys of the next command are tracked.", Run: host(ClientHost.ClientCaching)},
-			{Name: "getname", Arity: 2, Flags: any, Since: "2.6.9",
-				Summary: "Tells the connection's name.", Run: host(ClientHost.ClientGetName)},
-			{Name: "getredir", Arity: 2, Flags: any, Since: "6.0.0",
-				Summary: "Tells where tracking messages go.", Run: host(ClientHost.ClientGetRedir)},
-			{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
-				Summary: "Explains the subcommands.", Run: clientHelp},
-			{Name: "id", Arity: 2, Flags: any, Since: "5.0.0",
-				Summary: "Tells the connection's number.", Run: clientID},
-			{Name: "info", Arity: 2, Flags: any, Since: "6.2.0",
-				Summary: "Describes this connection.", Tips: "nondeterministic_output", Run: host(ClientHost.ClientInfo)},
-			{Name: "kill", Arity: -3, Flags: admin, Since: "2.4.0",
-				Summary: "Ends connections.", Run: host(ClientHost.ClientKill)},
-			{Name: "list", Arity: -2, Flags: admin, Since: "2.4.0",
-				Summary: "Describes the connections, a line each.", Tips: "nondeterministic_output", Run: host(ClientHost.ClientList)},
-			{Name: "no-evict", Arity: 3, Flags: admin, Since: "7.0.0",
-				Summary: "Excepts the connection from being closed for the memory it takes.", Run: host(ClientHost.ClientNoEvict)},
-			{Name: "no-touch", Arity: 3, Flags: any, Since: "7.2.0",
-				Summary: "Says whether the connection's commands count as accesses to keys.", Run: host(ClientHost.ClientNoTouch)},
-			{Name: "pause", Arity: -3, Flags: admin, Since: "3.0.0",
-				Summary: "Makes all commands wait, or those that write.", Run: host(ClientHost.ClientPause)},
-			{Name: "reply", Arity: 3, Flags: any, Since: "3.2.0",
-				Summary: "Says whether commands are answered.", Run: host(ClientHost.ClientReply)},
-			{Name: "setinfo", Arity: 4, Flags: any, Since: "7.2.0",
-				Summary: "Notes what library the client uses.", Tips: everywhere, Run: host(ClientHost.ClientSetInfo)},
-			{Name: "setname", Arity: 3, Flags: any, Since: "2.6.9",
-				Summary: "Names the connection.", Tips: everywhere, Run: host(ClientHost.ClientSetName)},
-			{Name: "tracking", Arity: -3, Flags: any, Since: "6.0.0",
-				Summary: "Tells the connection when keys that it read change.", Run: host(ClientHost.ClientTracking)},
-			{Name: "trackinginfo", Arity: 2, Flags: any, Since: "6.2.0",
-				Summary: "Tells how the connection tracks keys.", Run: host(ClientHost.ClientTrackingInfo)},
-			{Name: "unblock", Arity: -3, Flags: admin, Since: "5.0.0",
-				Summary: "Ends the wait of a blocked connection.", Run: host(ClientHost.ClientUnblock)},
-			{Name: "unpause", Arity: 2, Flags: admin, Since: "6.2.0",
-				Summary: "Ends a pause.", Run: host(ClientHost.ClientUnpause)},
-		},
+		Sub: append(ownClientCommands(), otherClientCommands()...),
 	}}
+}
+
+// ownClientCommands are about the connection that sends them.
+func ownClientCommands() []Command {
+	const plain = NoScript | Loading | Stale
+	const everywhere = "request_policy:all_nodes\nresponse_policy:all_succeeded"
+	return []Command{
+		{
+			Name: "caching", Arity: 3, Flags: plain, Since: "6.0.0",
+			Summary: "Says whether the keys of the next command are tracked.", Run: host(ClientHost.ClientCaching),
+		},
+		{
+			Name: "getname", Arity: 2, Flags: plain, Since: "2.6.9",
+			Summary: "Tells the connection's name.", Run: host(ClientHost.ClientGetName),
+		},
+		{
+			Name: "getredir", Arity: 2, Flags: plain, Since: "6.0.0",
+			Summary: "Tells where tracking messages go.", Run: host(ClientHost.ClientGetRedir),
+		},
+		{
+			Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
+			Summary: "Explains the subcommands.", Run: clientHelp,
+		},
+		{
+			Name: "id", Arity: 2, Flags: plain, Since: "5.0.0",
+			Summary: "Tells the connection's number.", Run: clientID,
+		},
+		{
+			Name: "info", Arity: 2, Flags: plain, Since: "6.2.0",
+			Summary: "Describes this connection.", Tips: "nondeterministic_output", Run: host(ClientHost.ClientInfo),
+		},
+		{
+			Name: "no-touch", Arity: 3, Flags: plain, Since: "7.2.0",
+			Summary: "Says whether the connection's commands count as accesses to keys.", Run: host(ClientHost.ClientNoTouch),
+		},
+		{
+			Name: "reply", Arity: 3, Flags: plain, Since: "3.2.0",
+			Summary: "Says whether commands are answered.", Run: host(ClientHost.ClientReply),
+		},
+		{
+			Name: "setinfo", Arity: 4, Flags: plain, Since: "7.2.0",
+			Summary: "Notes what library the client uses.", Tips: everywhere, Run: host(ClientHost.ClientSetInfo),
+		},
+		{
+			Name: "setname", Arity: 3, Flags: plain, Since: "2.6.9",
+			Summary: "Names the connection.", Tips: everywhere, Run: host(ClientHost.ClientSetName),
+		},
+		{
+			Name: "tracking", Arity: -3, Flags: plain, Since: "6.0.0",
+			Summary: "Tells the connection when keys that it read change.", Run: host(ClientHost.ClientTracking),
+		},
+		{
+			Name: "trackinginfo", Arity: 2, Flags: plain, Since: "6.2.0",
+			Summary: "Tells how the connection tracks keys.", Run: host(ClientHost.ClientTrackingInfo),
+		},
+	}
+}
+
+// otherClientCommands are about other connections, or need as much trust.
+func otherClientCommands() []Command {
+	const admin = Admin | NoScript | Loading | Stale
+	return []Command{
+		{
+			Name: "kill", Arity: -3, Flags: admin, Since: "2.4.0",
+			Summary: "Ends connections.", Run: host(ClientHost.ClientKill),
+		},
+		{
+			Name: "list", Arity: -2, Flags: admin, Since: "2.4.0",
+			Summary: "Describes the connections, a line each.", Tips: "nondeterministic_output", Run: host(ClientHost.ClientList),
+		},
+		{
+			Name: "no-evict", Arity: 3, Flags: admin, Since: "7.0.0",
+			Summary: "Excepts the connection from being closed for the memory it takes.", Run: host(ClientHost.ClientNoEvict),
+		},
+		{
+			Name: "pause", Arity: -3, Flags: admin, Since: "3.0.0",
+			Summary: "Makes all commands wait, or those that write.", Run: host(ClientHost.ClientPause),
+		},
+		{
+			Name: "unblock", Arity: -3, Flags: admin, Since: "5.0.0",
+			Summary: "Ends the wait of a blocked connection.", Run: host(ClientHost.ClientUnblock),
+		},
+		{
+			Name: "unpause", Arity: 2, Flags: admin, Since: "6.2.0",
+			Summary: "Ends a pause.", Run: host(ClientHost.ClientUnpause),
+		},
+	}
 }
 
 func clientID(c *Ctx) error {

@@ -29,22 +29,38 @@ func pubsubCommands() []Command {
 	const listen = PubSub | NoScript | Loading | Stale
 	const send = PubSub | Loading | Stale | Fast | MayReplicate
 	return []Command{
-		{Name: "subscribe", Arity: -2, Flags: listen, Group: "pubsub", Since: "2.0.0",
-			Summary: "Listens to channels.", Run: host(PubSubHost.Subscribe)},
-		{Name: "unsubscribe", Arity: -1, Flags: listen, Group: "pubsub", Since: "2.0.0",
-			Summary: "Listens no more to channels, to all without names.", Run: host(PubSubHost.Unsubscribe)},
-		{Name: "psubscribe", Arity: -2, Flags: listen, Group: "pubsub", Since: "2.0.0",
-			Summary: "Listens to all channels that match patterns.", Run: host(PubSubHost.PSubscribe)},
-		{Name: "punsubscribe", Arity: -1, Flags: listen, Group: "pubsub", Since: "2.0.0",
-			Summary: "Listens no more to patterns, to all without names.", Run: host(PubSubHost.PUnsubscribe)},
-		{Name: "ssubscribe", Arity: -2, Flags: listen, Keys: shardChannels, Group: "pubsub", Since: "7.0.0",
-			Summary: "Listens to shard channels.", Run: host(PubSubHost.SSubscribe)},
-		{Name: "sunsubscribe", Arity: -1, Flags: listen, Keys: shardChannels, Group: "pubsub", Since: "7.0.0",
-			Summary: "Listens no more to shard channels, to all without names.", Run: host(PubSubHost.SUnsubscribe)},
-		{Name: "publish", Arity: 3, Flags: send, Group: "pubsub", Since: "2.0.0",
-			Summary: "Sends a message to a channel.", Run: host(PubSubHost.Publish)},
-		{Name: "spublish", Arity: 3, Flags: send, Keys: shardChannel, Group: "pubsub", Since: "7.0.0",
-			Summary: "Sends a message to a shard channel.", Run: host(PubSubHost.SPublish)},
+		{
+			Name: "subscribe", Arity: -2, Flags: listen, Group: "pubsub", Since: "2.0.0",
+			Summary: "Listens to channels.", Run: host(PubSubHost.Subscribe),
+		},
+		{
+			Name: "unsubscribe", Arity: -1, Flags: listen, Group: "pubsub", Since: "2.0.0",
+			Summary: "Listens no more to channels, to all without names.", Run: host(PubSubHost.Unsubscribe),
+		},
+		{
+			Name: "psubscribe", Arity: -2, Flags: listen, Group: "pubsub", Since: "2.0.0",
+			Summary: "Listens to all channels that match patterns.", Run: host(PubSubHost.PSubscribe),
+		},
+		{
+			Name: "punsubscribe", Arity: -1, Flags: listen, Group: "pubsub", Since: "2.0.0",
+			Summary: "Listens no more to patterns, to all without names.", Run: host(PubSubHost.PUnsubscribe),
+		},
+		{
+			Name: "ssubscribe", Arity: -2, Flags: listen, Keys: shardChannels, Group: "pubsub", Since: "7.0.0",
+			Summary: "Listens to shard channels.", Run: host(PubSubHost.SSubscribe),
+		},
+		{
+			Name: "sunsubscribe", Arity: -1, Flags: listen, Keys: shardChannels, Group: "pubsub", Since: "7.0.0",
+			Summary: "Listens no more to shard channels, to all without names.", Run: host(PubSubHost.SUnsubscribe),
+		},
+		{
+			Name: "publish", Arity: 3, Flags: send, Group: "pubsub", Since: "2.0.0",
+			Summary: "Sends a message to a channel.", Run: host(PubSubHost.Publish),
+		},
+		{
+			Name: "spublish", Arity: 3, Flags: send, Keys: shardChannel, Group: "pubsub", Since: "7.0.0",
+			Summary: "Sends a message to a shard channel.", Run: host(PubSubHost.SPublish),
+		},
 		pubsubCommand(),
 	}
 }
@@ -54,18 +70,30 @@ func pubsubCommand() Command {
 	return Command{
 		Name: "pubsub", Arity: -2, Group: "pubsub", Since: "2.8.0", Summary: "Commands about subscriptions.",
 		Sub: []Command{
-			{Name: "channels", Arity: -2, Flags: ask, Since: "2.8.0",
-				Summary: "Lists the channels that somebody listens to.", Run: host(PubSubHost.PubSubChannels)},
-			{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "6.2.0",
-				Summary: "Explains the subcommands.", Run: pubsubHelp},
-			{Name: "numpat", Arity: 2, Flags: ask, Since: "2.8.0",
-				Summary: "Counts the patterns that somebody listens to.", Run: host(PubSubHost.PubSubNumPat)},
-			{Name: "numsub", Arity: -2, Flags: ask, Since: "2.8.0",
-				Summary: "Counts who listens to channels.", Run: host(PubSubHost.PubSubNumSub)},
-			{Name: "shardchannels", Arity: -2, Flags: ask, Since: "7.0.0",
-				Summary: "Lists the shard channels that somebody listens to.", Run: host(PubSubHost.PubSubShardChannels)},
-			{Name: "shardnumsub", Arity: -2, Flags: ask, Since: "7.0.0",
-				Summary: "Counts who listens to shard channels.", Run: host(PubSubHost.PubSubShardNumSub)},
+			{
+				Name: "channels", Arity: -2, Flags: ask, Since: "2.8.0",
+				Summary: "Lists the channels that somebody listens to.", Run: host(PubSubHost.PubSubChannels),
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "6.2.0",
+				Summary: "Explains the subcommands.", Run: pubsubHelp,
+			},
+			{
+				Name: "numpat", Arity: 2, Flags: ask, Since: "2.8.0",
+				Summary: "Counts the patterns that somebody listens to.", Run: host(PubSubHost.PubSubNumPat),
+			},
+			{
+				Name: "numsub", Arity: -2, Flags: ask, Since: "2.8.0",
+				Summary: "Counts who listens to channels.", Run: host(PubSubHost.PubSubNumSub),
+			},
+			{
+				Name: "shardchannels", Arity: -2, Flags: ask, Since: "7.0.0",
+				Summary: "Lists the shard channels that somebody listens to.", Run: host(PubSubHost.PubSubShardChannels),
+			},
+			{
+				Name: "shardnumsub", Arity: -2, Flags: ask, Since: "7.0.0",
+				Summary: "Counts who listens to shard channels.", Run: host(PubSubHost.PubSubShardNumSub),
+			},
 		},
 	}
 }

@@ -245,8 +245,13 @@ func (r *crashRun) ownSlots(c *node.Conn) error {
 	return fmt.Errorf("cluster state is not ok %v after the start: %q", r.o.restart, info)
 }
 
-// addSlots adds one slot after the other: a node that finds keys takes their slots by itself.
+// addSlots adds all slots at once, or one after the other: a node that finds keys may have taken their slots
+// by itself.
 func addSlots(c *node.Conn) error {
+	reply, err := c.Do("CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(slot.Count-1))
+	if err != nil || reply.Err() == "" {
+		return err
+	}
 	const batch = 1024
 	for first := 0; first < slot.Count; first += batch {
 		for s := range batch {
