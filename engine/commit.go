@@ -57,6 +57,7 @@ func (t *Txn) CommitEntry(entry []byte) (end int64, err error) { return t.commit
 
 func (t *Txn) commit(entry []byte) (int64, error) {
 	s := t.s
+	t.forgetUnnamed()
 	rows := t.encode()
 	s.cut.rlock(t.lane)
 	if s.routing.Load() != t.routing {

@@ -231,8 +231,10 @@ func TestModel(t *testing.T) {
 func modelSeed(t *testing.T, seed uint64, ops int) {
 	fs, log := vfs.NewMem(), &memLog{}
 	open := func() *Store {
-		s, _, err := Open(Options{FS: fs, Dir: "s", MemoryBudget: 16 << 20, CutBytes: 4 << 10,
-			CutInterval: time.Millisecond, RecoveryLogBytes: 64 << 10, DropRowsMax: 8})
+		s, _, err := Open(Options{
+			FS: fs, Dir: "s", MemoryBudget: 16 << 20, CutBytes: 4 << 10,
+			CutInterval: time.Millisecond, RecoveryLogBytes: 64 << 10, DropRowsMax: 8,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"cairn/internal/invariant"
 )
 
 // FS is where files live: the machine's file system, or one that tests make fail.
@@ -70,7 +72,7 @@ func (o *Options) applyDefaults() {
 		o.Logf = func(string, ...any) {}
 	}
 	if o.Fatal == nil {
-		o.Fatal = func(err error) { panic(err) }
+		o.Fatal = func(err error) { invariant.Fail("the store failed and nobody was to be told: %v", err) }
 	}
 }
 

@@ -112,7 +112,7 @@ func (g *Staged) Rows() int { return g.rows }
 // Adopt makes the staged rows those of a record that the transaction commits; the caller sets the record's Gen.
 // ErrDropped: the rows are gone, stage the value again.
 func (t *Txn) Adopt(g *Staged) error {
-	if t.s.slots[g.slot].drops.Load() != g.drops {
+	if t.s.slots[g.slot].drops.Load() != g.drops || t.isDropped(g.slot) {
 		return ErrDropped
 	}
 	t.putRow(g.slot, layout.AppendDropKey(nil, g.slot, g.gen), nil, true)

@@ -74,6 +74,7 @@ type Txn struct {
 	dirty   int
 	events  []Event
 	purged  int
+	fresh   []uint64 // generations given out by this transaction
 	adopted []*Staged
 	seen    int64 // see TakeSeen
 }
@@ -118,7 +119,8 @@ func (t *Txn) reset() {
 	clear(t.elems)
 	t.dropped, t.dropAll = t.dropped[:0], false
 	clear(t.events)
-	t.events, t.adopted = t.events[:0], t.adopted[:0]
+	clear(t.adopted)
+	t.events, t.adopted, t.fresh = t.events[:0], t.adopted[:0], t.fresh[:0]
 }
 
 // Now is the transaction's time in Unix milliseconds, Forever when deadlines do not count.
@@ -144,6 +146,9 @@ func (t *Txn) Dirty() int { return t.dirty }
 func (t *Txn) Key(name []byte) (*Key, error) {
 	h := layout.Hash(name)
 	if k := t.known(h, name); k != nil {
+		if t.passed(&k.Rec) {
+			t.hide(k)
+		}
 		return k, nil
 	}
 	k := t.newKey()
@@ -163,14 +168,27 @@ func (t *Txn) Key(name []byte) (*Key, error) {
 	}
 	k.old = k.Rec
 	k.oldSize = recordSize(k)
-	if t.now != Forever && k.Rec.Deadline != 0 && k.Rec.Deadline < t.now {
-		k.expired = true
-		k.Rec = layout.Record{}
-		if t.write && !t.routing.Replica && t.ownsExpiry(k.Slot) {
-			t.purge(k)
-		}
+	if t.passed(&k.Rec) {
+		t.hide(k)
 	}
 	return k, nil
+}
+
+// passed says whether a record's time has passed. A deadline may lie in the past from the first (SET ... PXAT 1),
+// so a key that the transaction itself wrote is asked too.
+func (t *Txn) passed(r *layout.Record) bool {
+	return t.now != Forever && r.Deadline != 0 && r.Deadline < t.now
+}
+
+// hide makes an expired key one that does not exist. Whoever may delete it does so here; what this transaction
+// wrote is its own to delete, in any slot.
+func (t *Txn) hide(k *Key) {
+	k.expired = true
+	k.Rec = layout.Record{}
+	k.value, k.setVal = nil, false
+	if k.dirty || t.write && !t.routing.Replica && t.ownsExpiry(k.Slot) {
+		t.purge(k)
+	}
 }
 
 // ownsExpiry says whether this node may delete an expired key of slot: one that is still arriving belongs to
@@ -239,8 +257,13 @@ func (t *Txn) Delete(k *Key) {
 	t.Put(k)
 }
 
-// NewGeneration gives a number for the rows of a value, never used before.
-func (t *Txn) NewGeneration() uint64 { return t.s.nextGen.Add(1) - 1 }
+// NewGeneration gives a number for the rows of a value, never used before. Rows under it that no record names by
+// the time of Commit are not committed.
+func (t *Txn) NewGeneration() uint64 {
+	gen := t.s.nextGen.Add(1) - 1
+	t.fresh = append(t.fresh, gen)
+	return gen
+}
 
 // Move gives dst the value of src, which then does not exist. Rows are under a generation and do not move when
 // both are in one slot; the caller checked that with SameSlot, or copies.

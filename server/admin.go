@@ -27,11 +27,12 @@ type adminState struct {
 	savedChanges atomic.Int64 // stats.changes at the last save
 	peakMemory   atomic.Int64
 
-	rates    rates
-	slow     slowLog
-	delays   delayLog
-	monitors monitorList
-	cluster  clusterView
+	rates     rates
+	slow      slowLog
+	delays    delayLog
+	monitors  monitorList
+	listening listening
+	cluster   clusterView
 }
 
 func (a *adminState) init() {
@@ -69,6 +70,18 @@ func (s *Server) Shutdown(x *command.Ctx) error {
 	s.log.Notice("User requested shutdown...")
 	s.admin.shutdownOnce.Do(func() { close(s.admin.shutdown) })
 	return nil // there is no reply: the connection ends with the node
+}
+
+// Time is TIME. Inside EXEC time stands still.
+func (s *Server) Time(x *command.Ctx) error {
+	t := time.Now()
+	if x.InMulti {
+		t = time.UnixMilli(x.NowMs)
+	}
+	x.W.Array(2)
+	x.W.BulkInt(t.Unix())
+	x.W.BulkInt(int64(t.Nanosecond() / int(time.Microsecond)))
+	return nil
 }
 
 // Role is ROLE.
@@ -284,9 +297,12 @@ func (s *Server) followAdmin() {
 		s.log.Notice("appendonly changes nothing: the log is always kept", "appendonly", now)
 		return nil
 	})
-	for _, name := range []string{"dir", "port", "bind"} {
-		on(name, func(string, string) error { return errors.New("it cannot be changed while the node runs") })
-	}
+	on("dir", func(string, string) error {
+		return errors.New("the data is there, so it cannot be changed while the node runs")
+	})
+	s.admin.listening.binds, s.admin.listening.port = v.Bind.Load(), int(v.Port.Load())
+	on("port", func(string, string) error { return s.relisten("Unable to listen on this port. Check server logs.") })
+	on("bind", func(string, string) error { return s.relisten("Failed to bind to specified addresses.") })
 	on("cluster-require-full-coverage", func(string, string) error { return s.clusterReroute() })
 }
 

@@ -2,6 +2,9 @@ package server
 
 import (
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -49,6 +52,16 @@ func (p *pair) same(lines string) {
 			p.t.Errorf("%s\ngot  %q\nwant %q", strings.TrimSpace(line), got, want)
 		}
 	}
+}
+
+// script reads lines of commands.
+func script(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func infoFields(text string) map[string]string {
@@ -112,129 +125,7 @@ func keysOf(m map[string]string) (keys []string) {
 
 func TestAdminRepliesAreRedis(t *testing.T) {
 	p := startPair(t, "enable-debug-command yes", "latency-monitor-threshold 0")
-	p.same(`
-SET s value
-HSET h a 1 b 2
-SET e x PX 100000000
-CONFIG GET maxclients
-CONFIG GET nosuch
-CONFIG SET nosuch 1
-CONFIG SET maxclients x
-CONFIG SET timeout 1 timeout 2
-CONFIG SET daemonize yes
-CONFIG SET maxmemory-policy nosuch
-CONFIG SET timeout
-CONFIG GET slowlog-max-len
-CONFIG SET slowlog-max-len 10 hz 20
-CONFIG REWRITE
-CONFIG RESETSTAT
-CONFIG NOSUCH
-SLOWLOG GET x
-SLOWLOG GET -2
-SLOWLOG GET 1 2
-SLOWLOG LEN
-SLOWLOG RESET
-SLOWLOG NOSUCH
-LATENCY LATEST
-LATENCY HISTORY command
-LATENCY RESET
-LATENCY RESET command
-LATENCY GRAPH nosuch
-LATENCY NOSUCH
-MEMORY USAGE nosuch
-MEMORY USAGE s SAMPLES
-MEMORY USAGE s SAMPLES x
-MEMORY USAGE s SAMPLES -1
-MEMORY PURGE
-WAIT 0 0
-WAIT x 0
-WAIT 0 x
-WAIT 0 -1
-WAIT 1 10
-LASTSAVE x
-BGSAVE nosuch
-SHUTDOWN nosuch
-SHUTDOWN SAVE NOSAVE
-SHUTDOWN ABORT
-SHUTDOWN ABORT NOW
-REPLICAOF NO ONE
-REPLICAOF 127.0.0.1 x
-FUNCTION FLUSH
-FUNCTION FLUSH x
-FUNCTION LIST
-FUNCTION LIST x
-FUNCTION DELETE x
-FUNCTION KILL
-SCRIPT EXISTS a b
-SCRIPT FLUSH
-SCRIPT FLUSH x
-SCRIPT KILL
-MODULE LIST
-ACL WHOAMI
-ACL USERS
-ACL GETUSER x
-ACL CAT
-ACL CAT nosuch
-SWAPDB 0 0
-SWAPDB x 0
-SWAPDB 0 x
-MOVE s x
-MOVE s 0
-COMMAND GETKEYS GET a
-COMMAND GETKEYS SET a b GET
-COMMAND GETKEYSANDFLAGS SET a b
-COMMAND GETKEYSANDFLAGS SET a b GET
-COMMAND GETKEYSANDFLAGS BITFIELD k GET u8 0
-COMMAND GETKEYSANDFLAGS BITFIELD k SET u8 0 1
-COMMAND GETKEYS MSET a 1 b 2
-COMMAND GETKEYS PING x
-COMMAND GETKEYS nosuch x
-COMMAND LIST FILTERBY ACLCAT nosuch
-COMMAND LIST FILTERBY MODULE x
-COMMAND LIST FILTERBY PATTERN hget
-COMMAND LIST FILTERBY x y
-COMMAND LIST x
-COMMAND INFO nosuch
-COMMAND DOCS nosuch
-COMMAND NOSUCH
-DEBUG PROTOCOL string
-DEBUG PROTOCOL integer
-DEBUG PROTOCOL double
-DEBUG PROTOCOL null
-DEBUG PROTOCOL array
-DEBUG PROTOCOL set
-DEBUG PROTOCOL map
-DEBUG PROTOCOL attrib
-DEBUG PROTOCOL push
-DEBUG PROTOCOL verbatim
-DEBUG PROTOCOL true
-DEBUG PROTOCOL false
-DEBUG PROTOCOL bignum
-DEBUG PROTOCOL nosuch
-DEBUG nosuch
-DEBUG SET-ACTIVE-EXPIRE 1
-DEBUG SLEEP 0
-DEBUG RELOAD
-DEBUG RELOAD x
-DEBUG OBJECT nosuch
-DEBUG DIGEST
-DEBUG DIGEST-VALUE s h e nosuch
-DEBUG ERROR ERR-x
-DEBUG HTSTATS 99
-DEBUG HTSTATS-KEY nosuch
-DEBUG HTSTATS-KEY s
-DEBUG POPULATE x
-DEBUG POPULATE 20 p 300
-DEBUG POPULATE 5
-DEBUG DIGEST
-DEBUG CHANGE-REPL-ID
-CLUSTER INFO
-CLUSTER HELP
-CLUSTER KEYSLOT a
-ASKING
-READONLY
-READWRITE
-ROLE x`[1:])
+	p.same(script(t, "admin.txt"))
 	if p.seven {
 		p.same(`
 CONFIG SET slowlog-max-len 10 loglevel nosuch
@@ -447,12 +338,6 @@ func TestConfigHooks(t *testing.T) {
 	if r := c.Do("CONFIG", "SET", "dir", "/").Raw; !strings.Contains(r, "protected") {
 		t.Errorf("dir: got %q", r)
 	}
-	if r := c.Do("CONFIG", "SET", "port", "1").Raw; !strings.Contains(r, "cannot be changed while the node runs") {
-		t.Errorf("port: got %q", r)
-	}
-	if r := fmt.Sprint(c.Do("CONFIG", "GET", "port").Value); r != fmt.Sprintf("[port %d]", n.Port) {
-		t.Errorf("port: got %s", r)
-	}
 	idle := n.dial(t)
 	idle.Do("AUTH", "new")
 	c.Do("CONFIG", "SET", "timeout", "1")
@@ -460,6 +345,47 @@ func TestConfigHooks(t *testing.T) {
 		c.Do("PING")
 		return n.clients.count() == 1
 	}, "the idle connection is closed")
+}
+
+// CONFIG SET port and bind move the sockets; what cannot be had changes nothing.
+func TestRelisten(t *testing.T) {
+	n := startServer(t)
+	c := n.dial(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, busy, _ := net.SplitHostPort(taken.Addr().String())
+	if r := c.Do("CONFIG", "SET", "maxmemory", "10000001", "port", busy).Raw; !strings.Contains(r, "'port') - Unable to listen on this port") {
+		t.Errorf("got %q", r)
+	}
+	if r := fmt.Sprint(c.Do("CONFIG", "GET", "port", "maxmemory").Value); r != fmt.Sprintf("[port %d maxmemory 0]", n.Port) {
+		t.Errorf("got %s", r)
+	}
+	n.dial(t).Do("PING")
+	if r := c.Do("CONFIG", "SET", "bind", "127.0.0.1 192.0.2.1").Raw; !strings.Contains(r, "Failed to bind") {
+		t.Errorf("got %q", r)
+	}
+	n.dial(t).Do("PING")
+	if r := c.Do("CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2").Raw; r != "+OK\r\n" {
+		t.Errorf("got %q", r)
+	}
+	testkit.Dial(t, fmt.Sprintf("127.0.0.2:%d", n.Port)).Do("PING")
+	next := testkit.FreePort(t)
+	if r := c.Do("CONFIG", "SET", "port", fmt.Sprint(next), "bind", "127.0.0.1").Raw; r != "+OK\r\n" {
+		t.Errorf("got %q", r)
+	}
+	testkit.Dial(t, fmt.Sprintf("127.0.0.1:%d", next)).Do("PING")
+	if old, err := net.Dial("tcp", n.Addr); err == nil {
+		old.Close()
+		t.Error("the old port still answers")
+	}
+	c.Do("PING")
+	if r := c.Do("CONFIG", "SET", "port", "0").Raw; r != "+OK\r\n" {
+		t.Errorf("got %q", r)
+	}
+	c.Do("PING")
 }
 
 func TestSaveKinds(t *testing.T) {

@@ -3,6 +3,7 @@ package server
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"cairn/internal/testkit"
 )
@@ -325,8 +326,12 @@ func TestPause(t *testing.T) {
 	if err := other.Send("PING"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, n, me, " flags=b ")
-	me.Do("CLIENT", "UNPAUSE")
+	// Everything waits, CLIENT UNPAUSE too, as in Redis.
+	if err := me.Send("CLIENT", "UNPAUSE"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, 10*time.Second, func() bool { return n.stats.blocked.Load() == 2 }, "two commands that wait")
+	n.pause.clear()
 	if got, err := other.Receive(); err != nil || got.Raw != "+PONG\r\n" {
 		t.Fatalf("PING after the pause: %q, %v", got.Raw, err)
 	}

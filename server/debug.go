@@ -367,7 +367,7 @@ func (s *Server) populate(x *command.Ctx, key, value []byte) error {
 		if err := s.store.Reserve(argBytes(args)); err != nil {
 			return err
 		}
-		nowMs := now()
+		nowMs := s.clock()
 		x.Txn.Begin([]uint16{slot.Of(key)}, true, nowMs)
 		inner := command.Ctx{Txn: x.Txn, Host: s, Client: x.Client, W: &resp.Writer{}, NowMs: nowMs}
 		inner.Reset(set, args)

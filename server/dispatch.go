@@ -149,11 +149,7 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 // execute finds the slots, locks them, asks the route and runs the handler, again if the route changed.
 func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 	if cmd.Is(command.NoKeysTxn) || !cmd.Is(command.AllSlots) && len(cmd.Keys) == 0 {
-		if cmd.Is(command.Write) || cmd.Is(command.MayReplicate) {
-			s.pause.wait(c, true)
-		} else if p := cmd.Parent(); p == nil || p.Name != "client" {
-			s.pause.wait(c, false)
-		}
+		s.pause.wait(c, cmd.Is(command.Write) || cmd.Is(command.MayReplicate))
 		s.handle(c, cmd, args)
 		return
 	}
@@ -181,7 +177,7 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 // attempt runs the command under its locks. false: the route changed, or writes are paused; try again.
 func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write bool) bool {
 	at, streams := len(c.w.Buf), c.ctx.Streams()
-	nowMs := now()
+	nowMs := s.clock()
 	if cmd.Is(command.AllSlots) {
 		c.txn.BeginAll(write, nowMs)
 	} else {
@@ -220,7 +216,7 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 
 // handle runs a command that has no keys of its own; it may open transactions itself.
 func (s *Server) handle(c *client, cmd *command.Command, args [][]byte) {
-	c.prepare(s, cmd, args, now())
+	c.prepare(s, cmd, args, s.clock())
 	if c.txn == nil {
 		s.handleEarly(c, cmd)
 		return
@@ -246,7 +242,7 @@ func (s *Server) handleEarly(c *client, cmd *command.Command) {
 
 // handleKeyless runs a command whose words do not say which keys it is about: the handler will refuse them.
 func (s *Server) handleKeyless(c *client, cmd *command.Command, args [][]byte) {
-	c.txn.Begin(nil, false, now())
+	c.txn.Begin(nil, false, s.clock())
 	c.prepare(s, cmd, args, c.txn.Now())
 	err := c.ctx.Execute()
 	c.txn.End()

@@ -40,7 +40,7 @@ func (s *Server) mayExpire() bool {
 
 func (s *Server) expireRound(txn *engine.Txn) {
 	var due []uint16
-	s.store.DueSlots(now(), func(slot uint16) bool {
+	s.store.DueSlots(s.clock(), func(slot uint16) bool {
 		due = append(due, slot)
 		return true
 	})
@@ -53,7 +53,7 @@ func (s *Server) expireRound(txn *engine.Txn) {
 				return
 			}
 			var err error
-			_, more, _, err = s.store.Expire(txn, slot, now(), expireBatch)
+			_, more, _, err = s.store.Expire(txn, slot, s.clock(), expireBatch)
 			if err != nil && !errors.Is(err, engine.ErrRerouted) {
 				s.log.Warning("expiry of a slot failed", "slot", slot, "err", err)
 				return

@@ -106,6 +106,8 @@ func (s *Server) listenUnix(path string, mode os.FileMode) error {
 }
 
 func (s *Server) closeListeners() {
+	s.admin.listening.mu.Lock()
+	defer s.admin.listening.mu.Unlock()
 	for _, l := range s.listeners {
 		_ = l.Close() // a second close is no harm
 	}
@@ -157,7 +159,7 @@ func (s *Server) welcome(conn net.Conn) {
 	c.proto.Store(2)
 	c.queued.Store(-1)
 	c.user = "default"
-	c.lastUsed.Store(now())
+	c.lastUsed.Store(s.clock())
 	c.authed.Store(s.cfg.V.RequirePass.Load() == "")
 	c.setLimits()
 	c.push.init()

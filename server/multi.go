@@ -153,7 +153,7 @@ func (s *Server) planExec(c *client) (p execPlan, err error) {
 // attemptExec runs the transaction once. false: the route changed, or writes are paused; try again.
 func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 	at, streams := len(c.w.Buf), x.Streams()
-	nowMs := now()
+	nowMs := s.clock()
 	if p.all {
 		c.txn.BeginAll(p.write, nowMs)
 	} else {

@@ -51,6 +51,7 @@ func replay(s *Server, store *engine.Store, log *wal.Log, offset int64) (entries
 type executor struct {
 	table *command.Table
 	store *engine.Store
+	clock func() int64
 	txn   *engine.Txn
 	ctx   command.Ctx
 	w     resp.Writer
@@ -58,7 +59,7 @@ type executor struct {
 }
 
 func newExecutor(s *Server, store *engine.Store) *executor {
-	x := &executor{table: s.table, store: store, txn: store.NewTxn()}
+	x := &executor{table: s.table, store: store, clock: s.clock, txn: store.NewTxn()}
 	x.w.Proto = 2
 	x.ctx = command.Ctx{Txn: x.txn, Host: replayHost{s, store}, W: &x.w, Replaying: true}
 	return x
@@ -118,7 +119,7 @@ func (x *executor) one(args [][]byte) error {
 	}
 	x.ctx.Reset(cmd, args)
 	x.w.Buf = x.w.Buf[:0]
-	x.ctx.NowMs = now()
+	x.ctx.NowMs = x.clock()
 	err := cmd.Run(&x.ctx)
 	x.ctx.DropStreams(0)
 	if err != nil {
@@ -134,7 +135,6 @@ type entryReader struct {
 	at     int   // parsed up to here
 	offset int64 // of buf[at] in the stream
 	eof    bool
-	args   [][]byte
 }
 
 // entry is valid until the next one is read.

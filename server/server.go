@@ -27,6 +27,8 @@ type Server struct {
 	// Tests put a file system of their own under the data, and change sizes that no directive has.
 	fs   engine.FS
 	tune func(*engine.Options, *wal.Options)
+	// clock is the time that commands see, Unix milliseconds. Tests make it jump.
+	clock func() int64
 
 	listeners []net.Listener
 	clients   clientList
@@ -52,7 +54,7 @@ type Server struct {
 func New(cfg *config.Config, log *Logger) *Server {
 	s := &Server{
 		cfg: cfg, log: log, table: command.NewTable(), hub: pubsub.NewHub(), started: time.Now(),
-		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1),
+		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1), clock: unixMilli,
 	}
 	s.settings.DefaultSettings()
 	s.watches.init()
@@ -145,5 +147,4 @@ func (s *Server) Store() *engine.Store { return s.store }
 // Table is explained at Settings.
 func (s *Server) Table() *command.Table { return s.table }
 
-// now is the time that a command sees, Unix milliseconds.
-func now() int64 { return time.Now().UnixMilli() }
+func unixMilli() int64 { return time.Now().UnixMilli() }

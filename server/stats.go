@@ -51,7 +51,7 @@ func (st *serverStats) countError(text string) {
 func (s *Server) note(c *client, cmd *command.Command, args [][]byte, took time.Duration) {
 	v := &s.cfg.V
 	if v.LatencyTracking.Load() {
-		cmd.Stats().Latency.Add(took)
+		cmd.Stats().Latency.Add(took.Nanoseconds())
 	}
 	if limit := v.LatencyMonitorThreshold.Load(); limit > 0 && took.Milliseconds() >= limit {
 		event := "command"

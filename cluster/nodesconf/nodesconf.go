@@ -32,8 +32,14 @@ type flagName struct {
 
 func flagNames() [8]flagName {
 	return [8]flagName{
-		{Myself, "myself"}, {Primary, "master"}, {Replica, "slave"}, {MaybeFailed, "fail?"}, {Failed, "fail"},
-		{Handshake, "handshake"}, {NoAddr, "noaddr"}, {NoFailover, "nofailover"},
+		{Myself, "myself"},
+		{Primary, "master"},
+		{Replica, "slave"},
+		{MaybeFailed, "fail?"},
+		{Failed, "fail"},
+		{Handshake, "handshake"},
+		{NoAddr, "noaddr"},
+		{NoFailover, "nofailover"},
 	}
 }
 

@@ -1,6 +1,6 @@
 package command
 
-import "time"
+import "slices"
 
 // Commands about the node as a whole. What needs the node's parts is the server's; what does not is here.
 
@@ -35,67 +35,104 @@ type AdminHost interface {
 	SlowlogGet(*Ctx) error
 	SlowlogLen(*Ctx) error
 	SlowlogReset(*Ctx) error
+	Time(*Ctx) error
 	Wait(*Ctx) error
 	WaitLog(*Ctx) error
 }
 
-func adminCommands() []Command { return append(processCommands(), toolCommands()...) }
+func adminCommands() []Command {
+	return slices.Concat(processCommands(), replicationCommands(), toolCommands())
+}
 
 func processCommands() []Command {
 	return []Command{
-		{Name: "info", Arity: -1, Flags: Loading | Stale | Dangerous, Group: "server", Since: "1.0.0",
-			Summary: "Tells the state of the node, in sections.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.Info)},
-		{Name: "time", Arity: 1, Flags: Loading | Stale | Fast, Group: "server", Since: "2.6.0",
-			Summary: "Tells the time of the node.", Tips: "nondeterministic_output", Run: timeNow},
-		{Name: "role", Arity: 1, Flags: NoScript | Loading | Stale | Fast | Dangerous, Group: "server", Since: "2.8.12",
-			Summary: "Tells the role of the node in replication.", ACL: "admin", Run: host(AdminHost.Role)},
-		{Name: "lastsave", Arity: 1, Flags: Loading | Stale | Fast | Dangerous, Group: "server", Since: "1.0.0",
-			Summary: "Tells when the data was last flushed on request.", ACL: "admin", Tips: "nondeterministic_output", Run: host(AdminHost.LastSave)},
-		{Name: "save", Arity: 1, Flags: NoAsyncLoading | Admin | NoScript | NoMulti, Group: "server", Since: "1.0.0",
-			Summary: "Applies and flushes everything, then answers.", Run: host(AdminHost.Save)},
-		{Name: "bgsave", Arity: -1, Flags: NoAsyncLoading | Admin | NoScript, Group: "server", Since: "1.0.0",
-			Summary: "Applies and flushes everything in the background.", Run: host(AdminHost.BackgroundSave)},
-		{Name: "bgrewriteaof", Arity: 1, Flags: NoAsyncLoading | Admin | NoScript, Group: "server", Since: "1.0.0",
-			Summary: "Does nothing: the log is trimmed as it is applied.", Run: host(AdminHost.RewriteLog)},
-		{Name: "shutdown", Arity: -1, Flags: Admin | NoScript | Loading | Stale | NoMulti | AllowBusy, Group: "server", Since: "1.0.0",
-			Summary: "Ends the node in order.", Run: host(AdminHost.Shutdown)},
-		{Name: "wait", Arity: 3, Group: "generic", Since: "3.0.0",
-			Summary: "Waits until replicas have the writes before it.", ACL: "connection", Tips: "request_policy:all_shards\nresponse_policy:agg_min", Run: host(AdminHost.Wait)},
-		{Name: "waitaof", Arity: 4, Flags: NoScript, Group: "generic", Since: "7.2.0",
-			Summary: "Waits until the writes before it are on disk, here and on replicas.", ACL: "connection", Tips: "request_policy:all_shards\nresponse_policy:agg_min", Run: host(AdminHost.WaitLog)},
-		{Name: "replicaof", Arity: 3, Flags: NoAsyncLoading | Admin | NoScript | Stale, Group: "server", Since: "5.0.0",
-			Summary: "Makes the node a replica of another one, or a primary.", Run: host(AdminHost.ReplicaOf)},
-		{Name: "slaveof", Arity: 3, Flags: NoAsyncLoading | Admin | NoScript | Stale, Group: "server", Since: "1.0.0",
-			Summary: "Makes the node a replica of another one, or a primary.", Run: host(AdminHost.ReplicaOf)},
-		{Name: "replconf", Arity: -1, Flags: Admin | NoScript | Loading | Stale | AllowBusy, Group: "server", Since: "3.0.0",
-			Summary: "Serves replicas: tells about the link.", Run: notSupported("REPLCONF")},
-		{Name: "psync", Arity: -3, Flags: NoAsyncLoading | Admin | NoMulti | NoScript, Group: "server", Since: "2.8.0",
-			Summary: "Serves replicas: begins the stream.", Run: notSupported("PSYNC")},
-		{Name: "sync", Arity: 1, Flags: NoAsyncLoading | Admin | NoMulti | NoScript, Group: "server", Since: "1.0.0",
-			Summary: "Serves replicas: begins the stream with a full copy.", Run: notSupported("SYNC")},
-		{Name: "failover", Arity: -1, Flags: Admin | NoScript | Stale, Group: "server", Since: "6.2.0",
-			Summary: "Hands the role of primary over to a replica.", Run: notSupported("FAILOVER")},
-		{Name: "monitor", Arity: 1, Flags: Admin | NoScript | Loading | Stale, Group: "server", Since: "1.0.0",
-			Summary: "Shows every command that the node executes.", Run: host(AdminHost.Monitor)},
-		{Name: "swapdb", Arity: 3, Flags: Write | Fast | Keyspace | Dangerous, Group: "server", Since: "4.0.0",
-			Summary: "Swaps two databases, of which there is one.", Run: swapDB},
-		{Name: "move", Arity: 3, Flags: Write | Fast | Keyspace, Keys: []KeySpec{{Flags: "RW access update", BeginIndex: 1}}, Group: "generic", Since: "1.0.0",
-			Summary: "Moves a key to another database, of which there is none.", Run: moveKey},
-		{Name: "lolwut", Arity: -1, Flags: ReadOnly | Fast, Group: "server", Since: "5.0.0",
-			Summary: "Shows the version, and a picture.", Run: host(AdminHost.Lolwut)},
+		{
+			Name: "info", Arity: -1, Flags: Loading | Stale | Dangerous, Group: "server", Since: "1.0.0",
+			Summary: "Tells the state of the node, in sections.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.Info),
+		},
+		{
+			Name: "time", Arity: 1, Flags: Loading | Stale | Fast, Group: "server", Since: "2.6.0",
+			Summary: "Tells the time of the node.", Tips: "nondeterministic_output", Run: host(AdminHost.Time),
+		},
+		{
+			Name: "role", Arity: 1, Flags: NoScript | Loading | Stale | Fast | Dangerous, Group: "server", Since: "2.8.12",
+			Summary: "Tells the role of the node in replication.", ACL: "admin", Run: host(AdminHost.Role),
+		},
+		{
+			Name: "lastsave", Arity: 1, Flags: Loading | Stale | Fast | Dangerous, Group: "server", Since: "1.0.0",
+			Summary: "Tells when the data was last flushed on request.", ACL: "admin", Tips: "nondeterministic_output", Run: host(AdminHost.LastSave),
+		},
+		{
+			Name: "save", Arity: 1, Flags: NoAsyncLoading | Admin | NoScript | NoMulti, Group: "server", Since: "1.0.0",
+			Summary: "Applies and flushes everything, then answers.", Run: host(AdminHost.Save),
+		},
+		{
+			Name: "bgsave", Arity: -1, Flags: NoAsyncLoading | Admin | NoScript, Group: "server", Since: "1.0.0",
+			Summary: "Applies and flushes everything in the background.", Run: host(AdminHost.BackgroundSave),
+		},
+		{
+			Name: "bgrewriteaof", Arity: 1, Flags: NoAsyncLoading | Admin | NoScript, Group: "server", Since: "1.0.0",
+			Summary: "Does nothing: the log is trimmed as it is applied.", Run: host(AdminHost.RewriteLog),
+		},
+		{
+			Name: "shutdown", Arity: -1, Flags: Admin | NoScript | Loading | Stale | NoMulti | AllowBusy, Group: "server", Since: "1.0.0",
+			Summary: "Ends the node in order.", Run: host(AdminHost.Shutdown),
+		},
 	}
 }
 
-// timeNow: inside EXEC time stands still.
-func timeNow(c *Ctx) error {
-	t := time.Now()
-	if c.InMulti {
-		t = time.UnixMilli(c.NowMs)
+// replicationCommands are about other nodes and other databases.
+func replicationCommands() []Command {
+	return []Command{
+		{
+			Name: "wait", Arity: 3, Group: "generic", Since: "3.0.0",
+			Summary: "Waits until replicas have the writes before it.", ACL: "connection", Tips: "request_policy:all_shards\nresponse_policy:agg_min", Run: host(AdminHost.Wait),
+		},
+		{
+			Name: "waitaof", Arity: 4, Flags: NoScript, Group: "generic", Since: "7.2.0",
+			Summary: "Waits until the writes before it are on disk, here and on replicas.", ACL: "connection", Tips: "request_policy:all_shards\nresponse_policy:agg_min", Run: host(AdminHost.WaitLog),
+		},
+		{
+			Name: "replicaof", Arity: 3, Flags: NoAsyncLoading | Admin | NoScript | Stale, Group: "server", Since: "5.0.0",
+			Summary: "Makes the node a replica of another one, or a primary.", Run: host(AdminHost.ReplicaOf),
+		},
+		{
+			Name: "slaveof", Arity: 3, Flags: NoAsyncLoading | Admin | NoScript | Stale, Group: "server", Since: "1.0.0",
+			Summary: "Makes the node a replica of another one, or a primary.", Run: host(AdminHost.ReplicaOf),
+		},
+		{
+			Name: "replconf", Arity: -1, Flags: Admin | NoScript | Loading | Stale | AllowBusy, Group: "server", Since: "3.0.0",
+			Summary: "Serves replicas: tells about the link.", Run: notSupported("REPLCONF"),
+		},
+		{
+			Name: "psync", Arity: -3, Flags: NoAsyncLoading | Admin | NoMulti | NoScript, Group: "server", Since: "2.8.0",
+			Summary: "Serves replicas: begins the stream.", Run: notSupported("PSYNC"),
+		},
+		{
+			Name: "sync", Arity: 1, Flags: NoAsyncLoading | Admin | NoMulti | NoScript, Group: "server", Since: "1.0.0",
+			Summary: "Serves replicas: begins the stream with a full copy.", Run: notSupported("SYNC"),
+		},
+		{
+			Name: "failover", Arity: -1, Flags: Admin | NoScript | Stale, Group: "server", Since: "6.2.0",
+			Summary: "Hands the role of primary over to a replica.", Run: notSupported("FAILOVER"),
+		},
+		{
+			Name: "monitor", Arity: 1, Flags: Admin | NoScript | Loading | Stale, Group: "server", Since: "1.0.0",
+			Summary: "Shows every command that the node executes.", Run: host(AdminHost.Monitor),
+		},
+		{
+			Name: "swapdb", Arity: 3, Flags: Write | Fast | Keyspace | Dangerous, Group: "server", Since: "4.0.0",
+			Summary: "Swaps two databases, of which there is one.", Run: swapDB,
+		},
+		{
+			Name: "move", Arity: 3, Flags: Write | Fast | Keyspace, Keys: []KeySpec{{Flags: "RW access update", BeginIndex: 1}}, Group: "generic", Since: "1.0.0",
+			Summary: "Moves a key to another database, of which there is none.", Run: moveKey,
+		},
+		{
+			Name: "lolwut", Arity: -1, Flags: ReadOnly | Fast, Group: "server", Since: "5.0.0",
+			Summary: "Shows the version, and a picture.", Run: host(AdminHost.Lolwut),
+		},
 	}
-	c.W.Array(2)
-	c.W.BulkInt(t.Unix())
-	c.W.BulkInt(int64(t.Nanosecond() / int(time.Microsecond)))
-	return nil
 }
 
 // swapDB has nothing to swap: there is database 0 only.

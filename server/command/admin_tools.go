@@ -8,97 +8,205 @@ import (
 
 func toolCommands() []Command {
 	return []Command{
-		{Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12",
-			Summary: "Container of commands about slow commands.", Sub: []Command{
-				{Name: "get", Arity: -2, Flags: Admin | Loading | Stale, Since: "2.2.12",
-					Summary: "Lists the slowest commands of late.", Tips: "request_policy:all_nodes\nnondeterministic_output", Run: host(AdminHost.SlowlogGet)},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "6.2.0",
-					Summary: "Explains the subcommands.", Run: slowlogHelp},
-				{Name: "len", Arity: 2, Flags: Admin | Loading | Stale, Since: "2.2.12",
-					Summary: "Counts the entries of the slow log.", Tips: "request_policy:all_nodes\nresponse_policy:agg_sum\nnondeterministic_output", Run: host(AdminHost.SlowlogLen)},
-				{Name: "reset", Arity: 2, Flags: Admin | Loading | Stale, Since: "2.2.12",
-					Summary: "Empties the slow log.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(AdminHost.SlowlogReset)},
-			}},
-		{Name: "latency", Arity: -2, Group: "server", Since: "2.8.13",
-			Summary: "Container of commands about delays.", Sub: []Command{
-				{Name: "doctor", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
-					Summary: "Tells in words where delays came from.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyDoctor)},
-				{Name: "graph", Arity: 3, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
-					Summary: "Draws the delays of an event.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyGraph)},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "2.8.13",
-					Summary: "Explains the subcommands.", Run: latencyHelp},
-				{Name: "histogram", Arity: -2, Flags: Admin | NoScript | Loading | Stale, Since: "7.0.0",
-					Summary: "Tells how long commands took, cumulated.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyHistogram)},
-				{Name: "history", Arity: 3, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
-					Summary: "Lists the delays of an event.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyHistory)},
-				{Name: "latest", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
-					Summary: "Lists the latest delay of each event.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyLatest)},
-				{Name: "reset", Arity: -2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
-					Summary: "Forgets delays.", Tips: "request_policy:all_nodes\nresponse_policy:agg_sum", Run: host(AdminHost.LatencyReset)},
-			}},
-		{Name: "memory", Arity: -2, Group: "server", Since: "4.0.0",
-			Summary: "Container of commands about memory.", Sub: []Command{
-				{Name: "doctor", Arity: 2, Since: "4.0.0",
-					Summary: "Tells in words what is wrong with the use of memory.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.MemoryDoctor)},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "4.0.0",
-					Summary: "Explains the subcommands.", Run: memoryHelp},
-				{Name: "malloc-stats", Arity: 2, Since: "4.0.0",
-					Summary: "Tells the numbers of the allocator.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.MemoryMallocStats)},
-				{Name: "purge", Arity: 2, Since: "4.0.0",
-					Summary: "Gives unused memory back to the system.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: host(AdminHost.MemoryPurge)},
-				{Name: "stats", Arity: 2, Since: "4.0.0",
-					Summary: "Tells what memory is used for.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.MemoryStats)},
-				{Name: "usage", Arity: -3, Flags: ReadOnly, Keys: []KeySpec{{Flags: "RO", BeginIndex: 2}}, Since: "4.0.0",
-					Summary: "Estimates the bytes that a key and its value take.", Run: memoryUsage},
-			}},
-		{Name: "module", Arity: -2, Group: "server", Since: "4.0.0",
-			Summary: "Container of commands about modules, of which there are none.", Sub: []Command{
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
-					Summary: "Explains the subcommands.", Run: moduleHelp},
-				{Name: "list", Arity: 2, Flags: Admin | NoScript, Since: "4.0.0",
-					Summary: "Lists the modules: none.", Tips: "nondeterministic_output_order", Run: emptyArray},
-			}},
-		{Name: "acl", Arity: -2, Group: "server", Since: "6.0.0",
-			Summary: "Container of commands about users and their rights.", Sub: []Command{
-				{Name: "cat", Arity: -2, Flags: NoScript | Loading | Stale, Since: "6.0.0",
-					Summary: "Lists the categories, or the commands of one.", Run: aclCat},
-				{Name: "getuser", Arity: 3, Flags: Admin | NoScript | Loading | Stale, Since: "6.0.0",
-					Summary: "Tells the rights of a user.", Run: host(AdminHost.ACLGetUser)},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "6.0.0",
-					Summary: "Explains the subcommands.", Run: aclHelp},
-				{Name: "list", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "6.0.0",
-					Summary: "Lists the users with their rights.", Run: host(AdminHost.ACLList)},
-				{Name: "users", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "6.0.0",
-					Summary: "Lists the names of the users.", Run: aclUsers},
-				{Name: "whoami", Arity: 2, Flags: NoScript | Loading | Stale, Since: "6.0.0",
-					Summary: "Tells the name of the user that asks.", Run: host(AdminHost.ACLWhoAmI)},
-			}},
-		{Name: "function", Arity: -2, Group: "scripting", Since: "7.0.0",
-			Summary: "Container of commands about functions, of which there are none.", Sub: []Command{
-				{Name: "delete", Arity: 3, Flags: NoScript | Write, Since: "7.0.0",
-					Summary: "Deletes a library.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: functionDelete},
-				{Name: "flush", Arity: -2, Flags: NoScript | Write, Since: "7.0.0",
-					Summary: "Deletes all libraries.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: functionFlush},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "7.0.0",
-					Summary: "Explains the subcommands.", Run: functionHelp},
-				{Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Since: "7.0.0",
-					Summary: "Ends a function that runs.", Tips: "request_policy:all_shards\nresponse_policy:one_succeeded", Run: nothingRuns},
-				{Name: "list", Arity: -2, Flags: NoScript, Since: "7.0.0",
-					Summary: "Lists the libraries: none.", Tips: "nondeterministic_output_order", Run: functionList},
-				{Name: "stats", Arity: 2, Flags: NoScript | AllowBusy, Since: "7.0.0",
-					Summary: "Tells about the function that runs and the engines.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: functionStats},
-			}},
-		{Name: "script", Arity: -2, Group: "scripting", Since: "2.6.0",
-			Summary: "Container of commands about scripts, of which there are none.", Sub: []Command{
-				{Name: "exists", Arity: -3, Flags: NoScript, Since: "2.6.0",
-					Summary: "Tells which scripts are known: none.", Tips: "request_policy:all_shards\nresponse_policy:agg_logical_and", Run: scriptExists},
-				{Name: "flush", Arity: -2, Flags: NoScript, Since: "2.6.0",
-					Summary: "Forgets all scripts.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: scriptFlush},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
-					Summary: "Explains the subcommands.", Run: scriptHelp},
-				{Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Since: "2.6.0",
-					Summary: "Ends a script that runs.", Tips: "request_policy:all_shards\nresponse_policy:one_succeeded", Run: nothingRuns},
-			}},
+		slowlogCommand(), latencyCommand(), memoryCommand(),
+		// These are about what is not here, as far as clients ask whether it is.
+		moduleCommand(), aclCommand(), functionCommand(), scriptCommand(),
+	}
+}
+
+func slowlogCommand() Command {
+	return Command{
+		Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12",
+		Summary: "Container of commands about slow commands.", Sub: []Command{
+			{
+				Name: "get", Arity: -2, Flags: Admin | Loading | Stale, Since: "2.2.12",
+				Summary: "Lists the slowest commands of late.", Tips: "request_policy:all_nodes\nnondeterministic_output", Run: host(AdminHost.SlowlogGet),
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "6.2.0",
+				Summary: "Explains the subcommands.", Run: slowlogHelp,
+			},
+			{
+				Name: "len", Arity: 2, Flags: Admin | Loading | Stale, Since: "2.2.12",
+				Summary: "Counts the entries of the slow log.", Tips: "request_policy:all_nodes\nresponse_policy:agg_sum\nnondeterministic_output", Run: host(AdminHost.SlowlogLen),
+			},
+			{
+				Name: "reset", Arity: 2, Flags: Admin | Loading | Stale, Since: "2.2.12",
+				Summary: "Empties the slow log.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(AdminHost.SlowlogReset),
+			},
+		},
+	}
+}
+
+func latencyCommand() Command {
+	return Command{
+		Name: "latency", Arity: -2, Group: "server", Since: "2.8.13",
+		Summary: "Container of commands about delays.", Sub: []Command{
+			{
+				Name: "doctor", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
+				Summary: "Tells in words where delays came from.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyDoctor),
+			},
+			{
+				Name: "graph", Arity: 3, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
+				Summary: "Draws the delays of an event.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyGraph),
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "2.8.13",
+				Summary: "Explains the subcommands.", Run: latencyHelp,
+			},
+			{
+				Name: "histogram", Arity: -2, Flags: Admin | NoScript | Loading | Stale, Since: "7.0.0",
+				Summary: "Tells how long commands took, cumulated.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyHistogram),
+			},
+			{
+				Name: "history", Arity: 3, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
+				Summary: "Lists the delays of an event.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyHistory),
+			},
+			{
+				Name: "latest", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
+				Summary: "Lists the latest delay of each event.", Tips: "nondeterministic_output\nrequest_policy:all_nodes\nresponse_policy:special", Run: host(AdminHost.LatencyLatest),
+			},
+			{
+				Name: "reset", Arity: -2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.13",
+				Summary: "Forgets delays.", Tips: "request_policy:all_nodes\nresponse_policy:agg_sum", Run: host(AdminHost.LatencyReset),
+			},
+		},
+	}
+}
+
+func memoryCommand() Command {
+	return Command{
+		Name: "memory", Arity: -2, Group: "server", Since: "4.0.0",
+		Summary: "Container of commands about memory.", Sub: []Command{
+			{
+				Name: "doctor", Arity: 2, Since: "4.0.0",
+				Summary: "Tells in words what is wrong with the use of memory.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.MemoryDoctor),
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "4.0.0",
+				Summary: "Explains the subcommands.", Run: memoryHelp,
+			},
+			{
+				Name: "malloc-stats", Arity: 2, Since: "4.0.0",
+				Summary: "Tells the numbers of the allocator.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.MemoryMallocStats),
+			},
+			{
+				Name: "purge", Arity: 2, Since: "4.0.0",
+				Summary: "Gives unused memory back to the system.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: host(AdminHost.MemoryPurge),
+			},
+			{
+				Name: "stats", Arity: 2, Since: "4.0.0",
+				Summary: "Tells what memory is used for.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: host(AdminHost.MemoryStats),
+			},
+			{
+				Name: "usage", Arity: -3, Flags: ReadOnly, Keys: []KeySpec{{Flags: "RO", BeginIndex: 2}}, Since: "4.0.0",
+				Summary: "Estimates the bytes that a key and its value take.", Run: memoryUsage,
+			},
+		},
+	}
+}
+
+func moduleCommand() Command {
+	return Command{
+		Name: "module", Arity: -2, Group: "server", Since: "4.0.0",
+		Summary: "Container of commands about modules, of which there are none.", Sub: []Command{
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
+				Summary: "Explains the subcommands.", Run: moduleHelp,
+			},
+			{
+				Name: "list", Arity: 2, Flags: Admin | NoScript, Since: "4.0.0",
+				Summary: "Lists the modules: none.", Tips: "nondeterministic_output_order", Run: emptyArray,
+			},
+		},
+	}
+}
+
+func aclCommand() Command {
+	return Command{
+		Name: "acl", Arity: -2, Group: "server", Since: "6.0.0",
+		Summary: "Container of commands about users and their rights.", Sub: []Command{
+			{
+				Name: "cat", Arity: -2, Flags: NoScript | Loading | Stale, Since: "6.0.0",
+				Summary: "Lists the categories, or the commands of one.", Run: aclCat,
+			},
+			{
+				Name: "getuser", Arity: 3, Flags: Admin | NoScript | Loading | Stale, Since: "6.0.0",
+				Summary: "Tells the rights of a user.", Run: host(AdminHost.ACLGetUser),
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "6.0.0",
+				Summary: "Explains the subcommands.", Run: aclHelp,
+			},
+			{
+				Name: "list", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "6.0.0",
+				Summary: "Lists the users with their rights.", Run: host(AdminHost.ACLList),
+			},
+			{
+				Name: "users", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "6.0.0",
+				Summary: "Lists the names of the users.", Run: aclUsers,
+			},
+			{
+				Name: "whoami", Arity: 2, Flags: NoScript | Loading | Stale, Since: "6.0.0",
+				Summary: "Tells the name of the user that asks.", Run: host(AdminHost.ACLWhoAmI),
+			},
+		},
+	}
+}
+
+func functionCommand() Command {
+	return Command{
+		Name: "function", Arity: -2, Group: "scripting", Since: "7.0.0",
+		Summary: "Container of commands about functions, of which there are none.", Sub: []Command{
+			{
+				Name: "delete", Arity: 3, Flags: NoScript | Write, Since: "7.0.0",
+				Summary: "Deletes a library.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: functionDelete,
+			},
+			{
+				Name: "flush", Arity: -2, Flags: NoScript | Write, Since: "7.0.0",
+				Summary: "Deletes all libraries.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: functionFlush,
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "7.0.0",
+				Summary: "Explains the subcommands.", Run: functionHelp,
+			},
+			{
+				Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Since: "7.0.0",
+				Summary: "Ends a function that runs.", Tips: "request_policy:all_shards\nresponse_policy:one_succeeded", Run: nothingRuns,
+			},
+			{
+				Name: "list", Arity: -2, Flags: NoScript, Since: "7.0.0",
+				Summary: "Lists the libraries: none.", Tips: "nondeterministic_output_order", Run: functionList,
+			},
+			{
+				Name: "stats", Arity: 2, Flags: NoScript | AllowBusy, Since: "7.0.0",
+				Summary: "Tells about the function that runs and the engines.", Tips: "nondeterministic_output\nrequest_policy:all_shards\nresponse_policy:special", Run: functionStats,
+			},
+		},
+	}
+}
+
+func scriptCommand() Command {
+	return Command{
+		Name: "script", Arity: -2, Group: "scripting", Since: "2.6.0",
+		Summary: "Container of commands about scripts, of which there are none.", Sub: []Command{
+			{
+				Name: "exists", Arity: -3, Flags: NoScript, Since: "2.6.0",
+				Summary: "Tells which scripts are known: none.", Tips: "request_policy:all_shards\nresponse_policy:agg_logical_and", Run: scriptExists,
+			},
+			{
+				Name: "flush", Arity: -2, Flags: NoScript, Since: "2.6.0",
+				Summary: "Forgets all scripts.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: scriptFlush,
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
+				Summary: "Explains the subcommands.", Run: scriptHelp,
+			},
+			{
+				Name: "kill", Arity: 2, Flags: NoScript | AllowBusy, Since: "2.6.0",
+				Summary: "Ends a script that runs.", Tips: "request_policy:all_shards\nresponse_policy:one_succeeded", Run: nothingRuns,
+			},
+		},
 	}
 }
 

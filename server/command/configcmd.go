@@ -12,19 +12,31 @@ type ConfigHost interface {
 
 func configCommands() []Command {
 	return []Command{
-		{Name: "config", Arity: -2, Group: "server", Since: "2.0.0",
+		{
+			Name: "config", Arity: -2, Group: "server", Since: "2.0.0",
 			Summary: "Container of commands about the configuration.", Sub: []Command{
-				{Name: "get", Arity: -3, Flags: Admin | NoScript | Loading | Stale, Since: "2.0.0",
-					Summary: "Tells the values of directives.", Run: host(ConfigHost.ConfigGet)},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
-					Summary: "Explains the subcommands.", Run: configHelp},
-				{Name: "resetstat", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.0.0",
-					Summary: "Sets the counters of INFO back to zero.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(ConfigHost.ConfigResetStat)},
-				{Name: "rewrite", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.0",
-					Summary: "Writes the directives in force to the configuration file.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(ConfigHost.ConfigRewrite)},
-				{Name: "set", Arity: -4, Flags: Admin | NoScript | Loading | Stale, Since: "2.0.0",
-					Summary: "Changes directives while the node runs.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(ConfigHost.ConfigSet)},
-			}},
+				{
+					Name: "get", Arity: -3, Flags: Admin | NoScript | Loading | Stale, Since: "2.0.0",
+					Summary: "Tells the values of directives.", Run: host(ConfigHost.ConfigGet),
+				},
+				{
+					Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
+					Summary: "Explains the subcommands.", Run: configHelp,
+				},
+				{
+					Name: "resetstat", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.0.0",
+					Summary: "Sets the counters of INFO back to zero.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(ConfigHost.ConfigResetStat),
+				},
+				{
+					Name: "rewrite", Arity: 2, Flags: Admin | NoScript | Loading | Stale, Since: "2.8.0",
+					Summary: "Writes the directives in force to the configuration file.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(ConfigHost.ConfigRewrite),
+				},
+				{
+					Name: "set", Arity: -4, Flags: Admin | NoScript | Loading | Stale, Since: "2.0.0",
+					Summary: "Changes directives while the node runs.", Tips: "request_policy:all_nodes\nresponse_policy:all_succeeded", Run: host(ConfigHost.ConfigSet),
+				},
+			},
+		},
 	}
 }
 

@@ -8,7 +8,9 @@ type DebugHost interface {
 
 func debugCommands() []Command {
 	return []Command{
-		{Name: "debug", Arity: -2, Flags: Admin | NoScript | Loading | Stale | NoKeysTxn, Group: "server", Since: "1.0.0",
-			Summary: "Container of commands for tests of the node itself.", Run: host(DebugHost.Debug)},
+		{
+			Name: "debug", Arity: -2, Flags: Admin | NoScript | Loading | Stale | NoKeysTxn, Group: "server", Since: "1.0.0",
+			Summary: "Container of commands for tests of the node itself.", Run: host(DebugHost.Debug),
+		},
 	}
 }

@@ -16,11 +16,25 @@ type flagName struct {
 // shownFlags lists the flags in Redis's order.
 func shownFlags() []flagName {
 	return []flagName{
-		{Write, "write"}, {ReadOnly, "readonly"}, {DenyOOM, "denyoom"}, {Admin, "admin"}, {PubSub, "pubsub"},
-		{NoScript, "noscript"}, {Blocking, "blocking"}, {Loading, "loading"}, {Stale, "stale"},
-		{SkipMonitor, "skip_monitor"}, {SkipSlowlog, "skip_slowlog"}, {Asking, "asking"}, {Fast, "fast"},
-		{NoAuth, "no_auth"}, {NoMandatoryKeys, "no_mandatory_keys"}, {NoAsyncLoading, "no_async_loading"},
-		{NoMulti, "no_multi"}, {MovableKeys, "movablekeys"}, {AllowBusy, "allow_busy"},
+		{Write, "write"},
+		{ReadOnly, "readonly"},
+		{DenyOOM, "denyoom"},
+		{Admin, "admin"},
+		{PubSub, "pubsub"},
+		{NoScript, "noscript"},
+		{Blocking, "blocking"},
+		{Loading, "loading"},
+		{Stale, "stale"},
+		{SkipMonitor, "skip_monitor"},
+		{SkipSlowlog, "skip_slowlog"},
+		{Asking, "asking"},
+		{Fast, "fast"},
+		{NoAuth, "no_auth"},
+		{NoMandatoryKeys, "no_mandatory_keys"},
+		{NoAsyncLoading, "no_async_loading"},
+		{NoMulti, "no_multi"},
+		{MovableKeys, "movablekeys"},
+		{AllowBusy, "allow_busy"},
 	}
 }
 

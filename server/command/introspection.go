@@ -13,23 +13,39 @@ import (
 
 func introspectionCommands() []Command {
 	return []Command{
-		{Name: "command", Arity: -1, Flags: Loading | Stale, Group: "server", Since: "2.8.13",
+		{
+			Name: "command", Arity: -1, Flags: Loading | Stale, Group: "server", Since: "2.8.13",
 			Summary: "Describes all commands.", ACL: "connection", Tips: "nondeterministic_output_order", Run: commandAll, Sub: []Command{
-				{Name: "count", Arity: 2, Flags: Loading | Stale, Since: "2.8.13",
-					Summary: "Counts the commands.", ACL: "connection", Run: commandCount},
-				{Name: "docs", Arity: -2, Flags: Loading | Stale, Since: "7.0.0",
-					Summary: "Tells what commands are for.", ACL: "connection", Tips: "nondeterministic_output_order", Run: commandDocs},
-				{Name: "getkeys", Arity: -3, Flags: Loading | Stale, Since: "2.8.13",
-					Summary: "Tells which words of a command are keys.", ACL: "connection", Run: func(c *Ctx) error { return commandGetKeys(c, false) }},
-				{Name: "getkeysandflags", Arity: -3, Flags: Loading | Stale, Since: "7.0.0",
-					Summary: "Tells which words of a command are keys, and what happens to them.", ACL: "connection", Run: func(c *Ctx) error { return commandGetKeys(c, true) }},
-				{Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
-					Summary: "Explains the subcommands.", ACL: "connection", Run: commandHelp},
-				{Name: "info", Arity: -2, Flags: Loading | Stale, Since: "2.8.13",
-					Summary: "Describes some commands.", ACL: "connection", Tips: "nondeterministic_output_order", Run: commandInfo},
-				{Name: "list", Arity: -2, Flags: Loading | Stale, Since: "7.0.0",
-					Summary: "Lists the names of commands.", ACL: "connection", Tips: "nondeterministic_output_order", Run: commandList},
-			}},
+				{
+					Name: "count", Arity: 2, Flags: Loading | Stale, Since: "2.8.13",
+					Summary: "Counts the commands.", ACL: "connection", Run: commandCount,
+				},
+				{
+					Name: "docs", Arity: -2, Flags: Loading | Stale, Since: "7.0.0",
+					Summary: "Tells what commands are for.", ACL: "connection", Tips: "nondeterministic_output_order", Run: commandDocs,
+				},
+				{
+					Name: "getkeys", Arity: -3, Flags: Loading | Stale, Since: "2.8.13",
+					Summary: "Tells which words of a command are keys.", ACL: "connection", Run: func(c *Ctx) error { return commandGetKeys(c, false) },
+				},
+				{
+					Name: "getkeysandflags", Arity: -3, Flags: Loading | Stale, Since: "7.0.0",
+					Summary: "Tells which words of a command are keys, and what happens to them.", ACL: "connection", Run: func(c *Ctx) error { return commandGetKeys(c, true) },
+				},
+				{
+					Name: "help", Arity: 2, Flags: Loading | Stale, Since: "5.0.0",
+					Summary: "Explains the subcommands.", ACL: "connection", Run: commandHelp,
+				},
+				{
+					Name: "info", Arity: -2, Flags: Loading | Stale, Since: "2.8.13",
+					Summary: "Describes some commands.", ACL: "connection", Tips: "nondeterministic_output_order", Run: commandInfo,
+				},
+				{
+					Name: "list", Arity: -2, Flags: Loading | Stale, Since: "7.0.0",
+					Summary: "Lists the names of commands.", ACL: "connection", Tips: "nondeterministic_output_order", Run: commandList,
+				},
+			},
+		},
 	}
 }
 

@@ -3,7 +3,6 @@ package command
 import (
 	"math/bits"
 	"sync/atomic"
-	"time"
 )
 
 // Stats counts the calls of one command, as INFO commandstats shows them.
@@ -36,9 +35,9 @@ type Histogram struct {
 
 const histogramBuckets = 24
 
-// Add counts one call.
-func (h *Histogram) Add(took time.Duration) {
-	h.counts[min(bits.Len64(uint64(max(took, 0))>>10), histogramBuckets-1)].Add(1)
+// Add counts one call that took so many nanoseconds.
+func (h *Histogram) Add(tookNs int64) {
+	h.counts[min(bits.Len64(uint64(max(tookNs, 0))>>10), histogramBuckets-1)].Add(1)
 }
 
 // Count is how many calls there were.

@@ -195,10 +195,10 @@ func (r *randomString) value() string {
 	for i := range b {
 		b[i] = "ab\x00\xff"[r.IntN(4)]
 	}
-	if r.IntN(3) == 0 { // a run of one byte, for chunks of zeroes
+	if r.IntN(3) == 0 { // a run of zeroes, for chunks that have no row
 		from := r.IntN(size + 1)
 		for i := range b[from:] {
-			b[from+i] = b[from : from+1][0] & 0
+			b[from+i] = 0
 		}
 	}
 	return string(b)

@@ -265,8 +265,12 @@ func (d *disk) restartFull() error {
 
 func (d *disk) deleteMost() error {
 	for i := d.acked / 5; i < d.acked; i++ {
-		if n, err := d.c.Int("DEL", keyName(i)); err != nil || n != 1 {
-			return fmt.Errorf("DEL %s on a full disk: %d, %w", keyName(i), n, err)
+		n, err := d.c.Int("DEL", keyName(i))
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d keys removed, want 1", n)
+		}
+		if err != nil {
+			return fmt.Errorf("DEL %s on a full disk: %w", keyName(i), err)
 		}
 	}
 	d.acked /= 5

@@ -130,8 +130,12 @@ func countExpired(addr string, keys int) (*expired, error) {
 	if err != nil {
 		return nil, err
 	}
-	if reply, err := c.Do("SUBSCRIBE", expiredChannel); err != nil || reply.Err() != "" {
-		return nil, fmt.Errorf("SUBSCRIBE: %s %w", reply.Err(), err)
+	reply, err := c.Do("SUBSCRIBE", expiredChannel)
+	if err == nil && reply.Err() != "" {
+		err = errors.New(reply.Err())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("SUBSCRIBE: %w", err)
 	}
 	c.SetTimeout(time.Hour)
 	e := &expired{conn: c, end: make(chan error, 1), seen: make([]bool, keys)}

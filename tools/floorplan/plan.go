@@ -82,7 +82,7 @@ var Plan = []Floor{
 		{"replication", []string{"replication/psync", "replication/rdb", "wal", "engine", "ground"}},
 	}},
 	{"commands", []Package{
-		{"server/command", []string{"engine", "replication/rdb", "ground"}},
+		{"server/command", []string{"engine", "engine/layout", "replication/rdb", "ground"}},
 		{"server/config", []string{"ground"}},
 	}},
 	{"rooms of the server", []Package{
@@ -107,11 +107,15 @@ var Plan = []Floor{
 		{"cmd/cairn", []string{"server", "server/config", "operators", "ground"}},
 		{"cmd/cairn-bench", []string{"bench"}},
 	}},
+	{"a node as a process, for checks", []Package{
+		{"tools/node", []string{"ground"}},
+	}},
 	{"checks", []Package{
 		{"tools/floorplan", nil},
 		{"tools/lint", nil},
-		{"tools/chaos", []string{"ground"}},
-		{"tools/crash", []string{"ground"}},
+		{"tools/chaos", []string{"tools/node", "ground"}},
+		{"tools/crash", []string{"tools/node", "ground"}},
+		{"tools/bars", []string{"tools/node", "ground"}},
 	}},
 }
 
@@ -177,7 +181,7 @@ var everywhere = []string{"..."}
 // design decision, too.
 var Doors = []Door{
 	{Library: "github.com/cockroachdb/pebble/v2", Doors: []string{"engine"}},
-	{Library: "github.com/cockroachdb/pebble/v2/vfs", Doors: []string{"engine", "wal", "cluster/bus"}},
+	{Library: "github.com/cockroachdb/pebble/v2/vfs", Doors: []string{"engine", "wal", "cluster/bus"}, Tests: everywhere},
 	{Library: "github.com/cockroachdb/errors", Doors: []string{"engine"}},
 	{Library: "github.com/cockroachdb/redact", Doors: []string{"engine"}},
 	{Library: "github.com/cockroachdb/crlib", Doors: []string{"engine"}},
