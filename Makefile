@@ -5,6 +5,7 @@ PKG      ?= ./...
 FUZZTIME ?= 15s
 PORT     ?= 6379
 ARGS     ?=
+BAR      ?= restart latency diskfull ttl idle bench
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-static race lint staticcheck fuzz bars crash-long suites bench check clean
@@ -41,11 +42,11 @@ fuzz:        ## each fuzz target for FUZZTIME (15s)
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
 	done
 
-bars: build  ## the speed bars, beside redis-server on this machine
-	bin/cairn-bench bars $(ARGS)
+bars: build  ## the promised figures on this machine; BAR=latency for one of them, ARGS=--help explains it
+	@failed=; for bar in $(BAR); do echo "== $$bar"; $(GO) run ./tools/bars $$bar $(ARGS) || failed=1; done; test -z "$$failed"
 
-crash-long:  ## kill -9 and restart for a long time, nothing acknowledged may be lost
-	$(GO) run ./tools/crash $(ARGS)
+crash-long: build ## 200 times kill -9 and restart, nothing acknowledged may be lost; ARGS="--rounds 1000"
+	$(GO) run ./tools/crash kill --want-log-mb 300 $(ARGS)
 
 suites: build ## Redis's own test suites; REDIS_TREE=folder of a Redis source tree
 	@test -d "$(REDIS_TREE)/tests" || { echo "REDIS_TREE=\"$(REDIS_TREE)\" holds no folder tests: name a Redis source tree"; exit 2; }

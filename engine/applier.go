@@ -35,13 +35,18 @@ func (s *Store) Pending() int64 {
 	return cur + frozen + s.pend[0].Bytes() + s.pend[1].Bytes()
 }
 
-// throttleMax is the longest that one command is held up while the applier is behind but not out of room.
-const throttleMax = 2 * time.Millisecond
+// While the applier is behind but not out of room, a writer sleeps for every throttleBytes that are written, up
+// to throttleMax when the room is all but used up: a measure of bytes, so that one fast writer is slowed as much
+// as fifty slow ones.
+const (
+	throttleMax   = 4 * time.Millisecond
+	throttleBytes = 256 << 10
+)
 
 // Reserve waits until there is room for a write of about n bytes. It comes before any lock: from half of the
 // limit on writers are slowed in proportion, at the limit they wait for the applier.
 func (s *Store) Reserve(n int) error {
-	if err := s.log.Reserve(n); err != nil {
+	if err := s.attached().Reserve(n); err != nil {
 		return err
 	}
 	limit := s.opts.pendingBytes()
@@ -50,7 +55,9 @@ func (s *Store) Reserve(n int) error {
 		return nil
 	}
 	if have < limit {
-		time.Sleep(throttleMax * time.Duration(2*have-limit) / time.Duration(limit))
+		if sum := s.written.Add(int64(n)); sum/throttleBytes != (sum-int64(n))/throttleBytes {
+			time.Sleep(throttleMax * time.Duration(2*have-limit) / time.Duration(limit))
+		}
 		return nil
 	}
 	s.room.L.Lock()
@@ -133,7 +140,7 @@ func (s *Store) Apply() error {
 func (s *Store) cutGroup() (g group, ok bool) {
 	s.cut.lock()
 	defer s.cut.unlock()
-	end := s.log.End()
+	end := s.attached().End()
 	if end == s.applied.Load() && s.pendingNow() == 0 && !s.stateDirty {
 		return g, false
 	}

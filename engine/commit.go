@@ -47,6 +47,9 @@ func (t *Txn) changed() bool {
 // reply waits for, also when nothing was changed. After ErrRerouted nothing was.
 func (t *Txn) Commit() (end int64, err error) {
 	if !t.write || !t.changed() {
+		if len(t.events) > 0 && t.s.effects != nil {
+			t.s.effects.Committed(t) // a missing key can be an event too
+		}
 		return t.End(), nil
 	}
 	return t.commit(t.finishEntry())
@@ -65,7 +68,7 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 		t.End()
 		return 0, ErrRerouted
 	}
-	end := s.log.Append(entry)
+	end := s.attached().Append(entry)
 	t.publish(rows)
 	s.cut.runlock(t.lane)
 	for _, slot := range t.slots {

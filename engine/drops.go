@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -86,6 +87,19 @@ func (s *Store) batchDrop(b *pebble.Batch, w drop) error {
 		}
 		return b.Delete(layout.AppendDropKey(nil, w.slot, w.gen), nil)
 	}
+	if err := s.deleteEach(b, lo, hi); err != nil {
+		// Rows that do not read back can still be dropped together.
+		s.opts.Logf("rows to drop unreadable", "slot", w.slot, "generation", w.gen, "err", err)
+		b.Reset()
+		if err := b.DeleteRange(lo, hi, nil); err != nil {
+			return err
+		}
+	}
+	return b.Delete(layout.AppendDropKey(nil, w.slot, w.gen), nil)
+}
+
+// deleteEach deletes the rows of [lo, hi) one by one.
+func (s *Store) deleteEach(b *pebble.Batch, lo, hi []byte) error {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 	if err != nil {
 		return err
@@ -93,13 +107,7 @@ func (s *Store) batchDrop(b *pebble.Batch, w drop) error {
 	for it.First(); it.Valid() && err == nil; it.Next() {
 		err = b.Delete(it.Key(), nil)
 	}
-	if cerr := it.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return b.Delete(layout.AppendDropKey(nil, w.slot, w.gen), nil)
+	return errors.Join(err, it.Close())
 }
 
 // findDrops queues what a life before this one left to drop.

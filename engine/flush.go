@@ -60,5 +60,5 @@ func (s *Store) flushed(applied, history int64) error {
 	if history != s.histories.Load() {
 		return nil
 	}
-	return s.log.Trim(applied)
+	return s.attached().Trim(applied)
 }

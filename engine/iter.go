@@ -3,6 +3,9 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"sort"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/tidwall/btree"
@@ -49,10 +52,7 @@ type sliceSource struct {
 }
 
 func (s *sliceSource) first(from []byte) {
-	s.at = 0
-	for s.at < len(s.rows) && bytes.Compare(s.rows[s.at].Key, from) < 0 {
-		s.at++
-	}
+	s.at = sort.Search(len(s.rows), func(i int) bool { return bytes.Compare(s.rows[i].Key, from) >= 0 })
 }
 func (s *sliceSource) next()        { s.at++ }
 func (s *sliceSource) close() error { return nil }
@@ -79,11 +79,21 @@ func (s *pebbleSource) row() (pending.Row, bool) {
 	return pending.Row{Key: s.it.Key()}, true
 }
 
+// ErrIterTooOld ends a walk that has lived for Options.IteratorLifetime: it pins files and memory that were given
+// up since, so whoever reads that slowly has to begin anew.
+var ErrIterTooOld = errors.New("view of the data is too old")
+
+// ageEvery is after how many steps a walk looks at the clock.
+const ageEvery = 16
+
 // Iter walks rows in order, as they were when it was made: it may outlive the transaction, and is closed by
-// its user. Key and Value are valid until Next.
+// its user. Key and Value are valid until the next step.
 type Iter struct {
 	sources []source
-	strip   int // bytes of the row key that all rows share and nobody asks for
+	prefix  []byte // what all row keys begin with and nobody asks for
+	limit   time.Duration
+	opened  time.Time
+	steps   int
 	cur     pending.Row
 	from    int           // index of the source that cur comes from
 	inStore *pebbleSource // that source, if it is Pebble
@@ -133,8 +143,11 @@ func (it *Iter) seek(row []byte) {
 // Valid says whether the walk stands on a row.
 func (it *Iter) Valid() bool { return it.valid && it.err == nil }
 
+// Err is why the walk ended before its end, nil when it did not. Close gives it too.
+func (it *Iter) Err() error { return it.err }
+
 // Key is the last part of the row key: the element, or what the walk is over.
-func (it *Iter) Key() []byte { return it.cur.Key[it.strip:] }
+func (it *Iter) Key() []byte { return it.cur.Key[len(it.prefix):] }
 
 // Value is the row's content.
 func (it *Iter) Value() []byte {
@@ -150,8 +163,40 @@ func (it *Iter) Value() []byte {
 
 // Next goes to the next row.
 func (it *Iter) Next() {
+	if !it.step() {
+		return
+	}
 	it.sources[it.from].next()
 	it.settle()
+}
+
+// Seek goes to the first row at or after an element, forward or back. Also after the transaction has ended it
+// sees what the walk saw when it was made.
+func (it *Iter) Seek(element []byte) {
+	if it.sources == nil || !it.step() {
+		return
+	}
+	n := len(it.prefix)
+	it.prefix = append(it.prefix, element...)
+	it.seek(it.prefix)
+	it.prefix = it.prefix[:n]
+}
+
+// step counts a step and now and then looks how old the walk is. Counting spares a clock read for each row and a
+// timer for each walk: a walk that is not stepped ends at its next steps.
+func (it *Iter) step() bool {
+	if it.err != nil {
+		return false
+	}
+	if it.steps++; it.steps%ageEvery != 0 {
+		return true
+	}
+	if age := time.Since(it.opened); age > it.limit {
+		it.err = fmt.Errorf("%w: opened %v ago, limit %v", ErrIterTooOld, age.Round(time.Millisecond), it.limit)
+		it.valid = false
+		return false
+	}
+	return true
 }
 
 // Close lets go of the rows and gives the first error met.
@@ -167,7 +212,7 @@ func (it *Iter) Close() error {
 // walk opens a merged walk over [lo, hi) of slot, standing on the first row at or after from.
 // points are rows of layers above, newest first.
 func (t *Txn) walk(slot uint16, lo, hi, from []byte, points ...source) (*Iter, error) {
-	it := &Iter{sources: points}
+	it := &Iter{sources: points, opened: time.Now(), limit: t.s.opts.IteratorLifetime}
 	if tree := t.elems[slot]; tree != nil {
 		it.sources = append(it.sources, newTreeSource(tree.IsoCopy(), hi))
 	}
@@ -216,6 +261,6 @@ func (t *Txn) Elements(k *Key, from []byte) (*Iter, error) {
 	if err != nil {
 		return nil, err
 	}
-	it.strip = len(lo)
+	it.prefix = lo
 	return it, nil
 }

@@ -55,9 +55,21 @@ func (m *modelRun) commit() {
 	}
 }
 
+// change commits one change, or several in one transaction.
 func (m *modelRun) change() {
-	name := m.key()
 	m.begin(true)
+	m.changeOne()
+	for m.r.IntN(3) == 0 {
+		m.changeOne()
+		if m.r.IntN(4) == 0 {
+			m.checkRecords()
+		}
+	}
+	m.commit()
+}
+
+func (m *modelRun) changeOne() {
+	name := m.key()
 	k := m.open(name)
 	switch m.r.IntN(10) {
 	case 0:
@@ -88,7 +100,6 @@ func (m *modelRun) change() {
 	default:
 		m.changeElements(name, k)
 	}
-	m.commit()
 }
 
 func (m *modelRun) changeElements(name string, k *Key) {
@@ -165,6 +176,15 @@ func (m *modelRun) checkWalk(name string, k *Key, w *modelKey) {
 	if it.Valid() {
 		m.t.Fatalf("%s from %s: walk goes on with %s", name, from, it.Key())
 	}
+	sorted := slices.Sorted(maps.Keys(w.elems))
+	for range 3 {
+		to := fmt.Sprintf("e%02d", m.r.IntN(62))
+		it.Seek([]byte(to))
+		i, _ := slices.BinarySearch(sorted, to)
+		if it.Valid() != (i < len(sorted)) || it.Valid() && string(it.Key()) != sorted[i] {
+			m.t.Fatalf("%s: seek to %s stands on a row: %v, want element %d of %d", name, to, it.Valid(), i, len(sorted))
+		}
+	}
 	if err := it.Close(); err != nil {
 		m.t.Fatal(err)
 	}
@@ -172,23 +192,30 @@ func (m *modelRun) checkWalk(name string, k *Key, w *modelKey) {
 
 func (m *modelRun) checkRecords() {
 	sl := slot.Of([]byte("{s}"))
-	it, err := m.txn.Records(sl, 0)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	limit := m.r.IntN(5) // 0: all at once
 	seen, last := 0, uint64(0)
-	for ; it.Valid(); it.Next() {
-		if m.want[string(it.Key())] == nil {
-			m.t.Fatalf("walk of records shows %s, which does not exist", it.Key())
+	for from, more := uint64(0), true; more; {
+		it, err := m.txn.Records(sl, from, limit)
+		if err != nil {
+			m.t.Fatal(err)
 		}
-		if it.Hash48() < last {
-			m.t.Fatalf("walk of records goes back at %s", it.Key())
+		for ; it.Valid(); it.Next() {
+			if m.want[string(it.Key())] == nil {
+				m.t.Fatalf("walk of records shows %s, which does not exist", it.Key())
+			}
+			if it.Hash48() < last {
+				m.t.Fatalf("walk of records goes back at %s", it.Key())
+			}
+			last = it.Hash48()
+			seen++
 		}
-		last = it.Hash48()
-		seen++
-	}
-	if err := it.Close(); err != nil {
-		m.t.Fatal(err)
+		from, more = it.More()
+		if err := it.Close(); err != nil {
+			m.t.Fatal(err)
+		}
+		if more && limit == 0 {
+			m.t.Fatal("a walk without a limit has left something out")
+		}
 	}
 	if seen != len(m.want) {
 		m.t.Fatalf("walk of records shows %d keys, want %d", seen, len(m.want))

@@ -29,6 +29,8 @@ type Options struct {
 	RecoveryAge time.Duration
 	// DropRowsMax is up to how many rows of a dropped value are deleted one by one. Default 4096.
 	DropRowsMax uint64
+	// IteratorLifetime is how long a walk may be open, see ErrIterTooOld. Default 60 s.
+	IteratorLifetime time.Duration
 
 	// DiskReserve is how many bytes stay free for deletions and background work. Default: by the disk's size.
 	DiskReserve int64
@@ -67,6 +69,9 @@ func (o *Options) applyDefaults() {
 	}
 	if o.DropRowsMax == 0 {
 		o.DropRowsMax = 4096
+	}
+	if o.IteratorLifetime == 0 {
+		o.IteratorLifetime = time.Minute
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}

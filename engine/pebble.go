@@ -74,6 +74,14 @@ func (s *Store) listener() *pebble.EventListener {
 	}
 }
 
+// noteDamage counts damage that Pebble does not report by itself: that of files of separated values.
+func (s *Store) noteDamage(err error) {
+	if pebble.IsCorruptionError(err) && pebble.ExtractDataCorruptionInfo(err) == nil {
+		s.corruptions.Add(1)
+		s.opts.Logf("value file damaged", "err", err)
+	}
+}
+
 // Corruptions counts damaged blocks met since the start.
 func (s *Store) Corruptions() int64 { return s.corruptions.Load() }
 

@@ -25,11 +25,11 @@ const (
 )
 
 // loadRecord fills k.Rec from below the transaction.
-func (t *Txn) loadRecord(k *Key) error {
+func (t *Txn) loadRecord(k *Key, touch bool) error {
 	if t.isDropped(k.Slot) {
 		return nil
 	}
-	raw, state, err := t.point(kindRecord, k)
+	raw, state, err := t.point(kindRecord, k, touch)
 	if err != nil || state != cache.Hit {
 		return err
 	}
@@ -51,11 +51,17 @@ func (t *Txn) isDropped(slot uint16) bool {
 	return false
 }
 
-// point reads one of k's point rows into the arena. The state is Hit or Absent.
-func (t *Txn) point(kind uint8, k *Key) ([]byte, cache.State, error) {
+// point reads one of k's point rows into the arena. The state is Hit or Absent. touch: it counts as an access.
+func (t *Txn) point(kind uint8, k *Key, touch bool) ([]byte, cache.State, error) {
 	s := t.s
 	at := len(t.arena)
-	val, state := s.cache.Get(kind, k.Slot, k.Hash, k.Name, t.arena)
+	var val []byte
+	var state cache.State
+	if touch {
+		val, state = s.cache.Get(kind, k.Slot, k.Hash, k.Name, t.arena)
+	} else {
+		val, state = s.cache.GetNoTouch(kind, k.Slot, k.Hash, k.Name, t.arena)
+	}
 	switch state {
 	case cache.Hit:
 		t.arena = val
@@ -92,6 +98,7 @@ func (s *Store) get(row, dst []byte) ([]byte, bool, error) {
 		return dst, false, nil
 	}
 	if err != nil {
+		s.noteDamage(err)
 		return dst, false, err
 	}
 	dst = append(dst, v...)
@@ -117,7 +124,7 @@ func (t *Txn) Value(k *Key) ([]byte, error) {
 	if k.setVal {
 		return k.value, nil
 	}
-	raw, state, err := t.point(kindValue, k)
+	raw, state, err := t.point(kindValue, k, true)
 	if err != nil {
 		return nil, err
 	}

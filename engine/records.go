@@ -3,16 +3,20 @@ package engine
 import (
 	"bytes"
 	"slices"
+	"sort"
 
+	"cairn/engine/cache"
 	"cairn/engine/layout"
 	"cairn/engine/pending"
 )
 
 // Records walks the key records of one slot in hash order: what SCAN, KEYS and GETKEYSINSLOT see.
 type Records struct {
-	it  *Iter
-	now int64
-	err error
+	it   *Iter
+	now  int64
+	err  error
+	next uint64
+	more bool
 
 	key []byte
 	h48 uint64
@@ -22,18 +26,30 @@ type Records struct {
 
 // Records opens a walk over the key records of slot, from the 48-bit hash on. Expired keys are skipped when
 // the transaction has a time. The walk stays as it was at this moment and may outlive the transaction.
-func (t *Txn) Records(slot uint16, fromH48 uint64) (*Records, error) {
+//
+// Records that Pebble does not have yet are copied when the walk opens. limit, if not 0, is about how many of them:
+// the walk then ends where the copied ones end, which More tells, and what follows is another walk, opened from
+// there, with whatever has happened meanwhile. So a walk of a few keys costs the same in a slot with a hundred
+// thousand pending ones. SCAN and its like, whose cursor is a place in this order, lose nothing by it: a key that
+// was there all the time is in one of the walks, since its place does not change.
+func (t *Txn) Records(slot uint16, fromH48 uint64, limit int) (*Records, error) {
 	lo, hi := layout.KindRange(layout.SpaceSlot, slot, layout.KindRecord)
 	from := layout.AppendRecordFrom(nil, slot, fromH48)
-	points := []source{&sliceSource{rows: t.ownRecords(slot)}}
+	r := &Records{now: t.now}
+	own := t.ownRecords(slot)
+	var dirty []pending.Row
 	if !t.isDropped(slot) {
-		points = append(points, &sliceSource{rows: t.s.dirtyRecords(slot)})
+		dirty, r.next, r.more = t.s.dirtyRecords(slot, fromH48, limit)
 	}
-	it, err := t.walk(slot, lo, hi, from, points...)
+	if r.more {
+		hi = layout.AppendRecordFrom(nil, slot, r.next)
+		own = own[:sort.Search(len(own), func(i int) bool { return bytes.Compare(own[i].Key, hi) >= 0 })]
+	}
+	it, err := t.walk(slot, lo, hi, from, &sliceSource{rows: own}, &sliceSource{rows: dirty})
 	if err != nil {
 		return nil, err
 	}
-	r := &Records{it: it, now: t.now}
+	r.it = it
 	r.settle()
 	return r, nil
 }
@@ -55,14 +71,15 @@ func (t *Txn) ownRecords(slot uint16) []pending.Row {
 	return rows
 }
 
-// dirtyRecords gives the slot's records that Pebble does not have yet, sorted.
-func (s *Store) dirtyRecords(slot uint16) []pending.Row {
-	dirty := s.cache.DirtyRecords(slot)
-	rows := make([]pending.Row, len(dirty))
+// dirtyRecords gives the slot's records that Pebble does not have yet, sorted, from a place on. Comes before the
+// walk over Pebble opens, which has what is applied meanwhile.
+func (s *Store) dirtyRecords(slot uint16, from uint64, limit int) (rows []pending.Row, next uint64, more bool) {
+	dirty, next, more := s.cache.ScanDirty(&cache.RowBuf{}, slot, from, limit)
+	rows = make([]pending.Row, len(dirty))
 	for i, d := range dirty {
 		rows[i] = pending.Row{Key: layout.AppendRecordKey(nil, slot, d.Hash, d.Key), Val: d.Val, Deleted: d.Deleted}
 	}
-	return rows
+	return rows, next, more
 }
 
 func (r *Records) settle() {
@@ -97,6 +114,9 @@ func (r *Records) Hash48() uint64 { return r.h48 }
 
 // Record is the key's record, valid until Next.
 func (r *Records) Record() *layout.Record { return &r.rec }
+
+// More says where the next walk has to begin when this one has ended, false when there is nothing behind it.
+func (r *Records) More() (fromH48 uint64, more bool) { return r.next, r.more }
 
 // Next goes to the next key.
 func (r *Records) Next() {

@@ -21,7 +21,7 @@ type Store struct {
 	db      *pebble.DB
 	blocks  *pebble.Cache
 	fs      *orderedFS
-	log     Log
+	logs    atomic.Pointer[Log]
 	effects Effects
 
 	routing  atomic.Pointer[Routing]
@@ -58,6 +58,7 @@ type Store struct {
 	applierDone chan struct{}
 	background  sync.WaitGroup
 	room        *sync.Cond
+	written     atomic.Int64 // bytes reserved while there was little room
 	failed      atomic.Pointer[error]
 	corruptions atomic.Int64
 	gateClosed  atomic.Bool
@@ -80,7 +81,7 @@ func Open(o Options) (*Store, *Opened, error) {
 		return nil, nil, err
 	}
 	s := &Store{
-		opts: o, fs: &orderedFS{FS: o.FS}, log: &replayLog{}, cache: cache.New(o.cacheBytes()),
+		opts: o, fs: &orderedFS{FS: o.FS}, cache: cache.New(o.cacheBytes()),
 		pend: [2]*pending.Set{{}, {}}, allSlots: make([]uint16, 16384),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), applierDone: make(chan struct{}),
 		room: sync.NewCond(new(sync.Mutex)), lastFlush: time.Now(),
@@ -88,7 +89,9 @@ func Open(o Options) (*Store, *Opened, error) {
 	for i := range s.allSlots {
 		s.allSlots[i] = uint16(i)
 	}
-	s.fs.barrier = func() error { return s.log.SyncAll() }
+	var none Log = &replayLog{}
+	s.logs.Store(&none)
+	s.fs.barrier = func() error { return s.attached().SyncAll() }
 	s.routing.Store(&Routing{})
 	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("make store folder: %w", err)
@@ -104,11 +107,11 @@ func Open(o Options) (*Store, *Opened, error) {
 		return nil, nil, err
 	}
 	if s.db, err = s.openPebble(); err != nil {
-		return nil, nil, fmt.Errorf("open store in %s: %w", o.Dir, err)
+		return nil, nil, errors.Join(fmt.Errorf("open store in %s: %w", o.Dir, err), s.releaseCaches())
 	}
 	opened := &Opened{Floor: floor}
 	if err := s.readState(opened); err != nil {
-		return nil, nil, errors.Join(err, s.db.Close())
+		return nil, nil, errors.Join(err, s.db.Close(), s.releaseCaches())
 	}
 	s.floor.cur.BootID = o.BootID
 	go s.applyLoop()
@@ -175,16 +178,19 @@ func (s *Store) readCounters() error {
 	return nil
 }
 
+// attached is the log in force: that of the replay until Attach.
+func (s *Store) attached() Log { return *s.logs.Load() }
+
 // Replaying makes the next commit the execution of a log entry that ends at end: nothing is appended.
 func (s *Store) Replaying(end int64) {
-	s.log.(*replayLog).next = end
+	s.attached().(*replayLog).next = end
 }
 
 // Attach gives the store its log, after what the log had beyond the applied offset was executed. From here on
 // commits are appended to it.
 func (s *Store) Attach(log Log) error {
 	s.cut.lock()
-	s.log = log
+	s.logs.Store(&log)
 	s.cut.unlock()
 	if err := s.flushed(s.durable.Load(), 0); err != nil { // this run of the machine is in the floor file from now on
 		return err

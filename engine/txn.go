@@ -143,7 +143,13 @@ func (t *Txn) Dirty() int { return t.dirty }
 
 // Key looks name up. The same name gives the same *Key again. An expired key does not exist; in a writing
 // transaction its deletion is part of what is committed and logged, before anything else about it.
-func (t *Txn) Key(name []byte) (*Key, error) {
+func (t *Txn) Key(name []byte) (*Key, error) { return t.lookup(name, true) }
+
+// KeyNoTouch is Key for who only asks about a key: it counts as no access, neither for OBJECT IDLETIME and FREQ nor
+// for what stays in memory.
+func (t *Txn) KeyNoTouch(name []byte) (*Key, error) { return t.lookup(name, false) }
+
+func (t *Txn) lookup(name []byte, touch bool) (*Key, error) {
 	h := layout.Hash(name)
 	if k := t.known(h, name); k != nil {
 		if t.passed(&k.Rec) {
@@ -156,7 +162,7 @@ func (t *Txn) Key(name []byte) (*Key, error) {
 	if invariant.Enabled {
 		t.checkLocked(k.Slot)
 	}
-	if err := t.loadRecord(k); err != nil {
+	if err := t.loadRecord(k, touch); err != nil {
 		t.used--
 		return nil, err
 	}

@@ -67,7 +67,6 @@ func (s *Server) Shutdown(x *command.Ctx) error {
 	if abort {
 		return command.Reply("ERR No shutdown in progress.")
 	}
-	s.log.Notice("User requested shutdown...")
 	s.admin.shutdownOnce.Do(func() { close(s.admin.shutdown) })
 	return nil // there is no reply: the connection ends with the node
 }

@@ -346,18 +346,22 @@ func (s *Server) ClusterGetKeysInSlot(x *command.Ctx) error {
 }
 
 func writeKeys(x *command.Ctx, sl uint16, most int64) error {
-	walk, err := x.Txn.Records(sl, 0)
-	if err != nil {
-		return err
-	}
+	const page = 1000
 	var names resp.Writer
 	n := 0
-	for ; walk.Valid() && int64(n) < most; walk.Next() {
-		names.Bulk(walk.Key())
-		n++
-	}
-	if err := walk.Close(); err != nil {
-		return err
+	for from, more := uint64(0), true; more && int64(n) < most; {
+		walk, err := x.Txn.Records(sl, from, int(min(most, page)))
+		if err != nil {
+			return err
+		}
+		for ; walk.Valid() && int64(n) < most; walk.Next() {
+			names.Bulk(walk.Key())
+			n++
+		}
+		from, more = walk.More()
+		if err := walk.Close(); err != nil {
+			return err
+		}
 	}
 	x.W.Array(n)
 	x.W.Buf = append(x.W.Buf, names.Buf...)

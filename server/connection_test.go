@@ -228,7 +228,7 @@ func TestClientLine(t *testing.T) {
 			t.Fatalf("field %d is not %s:\n ours  %q\n redis %q", i, f[0], ours, redis)
 		}
 		switch f[0] {
-		case "name", "age", "idle", "flags", "db", "sub", "psub", "ssub", "multi", "qbuf", "multi-mem", "obl", "oll",
+		case "name", "flags", "db", "sub", "psub", "ssub", "multi", "qbuf", "multi-mem", "obl", "oll",
 			"omem", "events", "cmd", "user", "redir", "resp":
 			if ours[i][1] != f[1] {
 				t.Errorf("%s: ours %q, redis %q", f[0], ours[i][1], f[1])

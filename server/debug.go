@@ -301,7 +301,7 @@ func (s *Server) debugDigest(x *command.Ctx) error {
 func (s *Server) digestSlot(x *command.Ctx, sl uint16, d *command.Digest) error {
 	var walk *engine.Records
 	err := s.inSlot(x, sl, func() (err error) {
-		walk, err = x.Txn.Records(sl, 0)
+		walk, err = x.Txn.Records(sl, 0, 0)
 		return err
 	})
 	if err != nil {

@@ -142,6 +142,11 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 	}
 	c.lastUsed.Store(c.stamp.UnixMilli())
 	s.stats.commands.Add(1)
+	if x := &c.ctx; x.Hits|x.Misses != 0 {
+		s.stats.hits.Add(x.Hits)
+		s.stats.misses.Add(x.Misses)
+		x.Hits, x.Misses = 0, 0
+	}
 	s.note(c, cmd, args, took)
 	c.asking = c.asking && cmd.Name == "asking"
 }
@@ -254,6 +259,7 @@ func (s *Server) handleKeyless(c *client, cmd *command.Command, args [][]byte) {
 func (c *client) prepare(s *Server, cmd *command.Command, args [][]byte, nowMs int64) {
 	c.ctx.Reset(cmd, args)
 	c.ctx.Txn, c.ctx.Host, c.ctx.Client, c.ctx.W, c.ctx.NowMs = c.txn, s, c, &c.w, nowMs
+	c.ctx.NoTouch = c.noTouch.Load()
 }
 
 // waitFor makes the replies gathered so far wait for the log to have end.

@@ -147,13 +147,14 @@ func (s *Server) followConfig() {
 		s.settings.ProtoMaxBulk.Store(v.ProtoMaxBulkLen.Load())
 		s.settings.HashMaxEntries.Store(v.HashMaxListpackEntries.Load())
 		s.settings.HashMaxValue.Store(v.HashMaxListpackValue.Load())
+		s.settings.NotifyMiss.Store(v.NotifyKeyspaceEvents.Load()&config.NotifyMiss != 0)
 		p := v.MaxMemoryPolicy.Load()
 		s.settings.MaxmemoryLFU.Store(p == config.AllKeysLFU || p == config.VolatileLFU)
 		s.settings.MaxmemoryLRU.Store(p == config.AllKeysLRU || p == config.VolatileLRU)
 		return nil
 	}
 	_ = settings("", "") // gives no error
-	for _, name := range []string{"proto-max-bulk-len", "hash-max-listpack-entries", "hash-max-listpack-value", "maxmemory-policy"} {
+	for _, name := range []string{"proto-max-bulk-len", "hash-max-listpack-entries", "hash-max-listpack-value", "maxmemory-policy", "notify-keyspace-events"} {
 		s.cfg.OnChange(name, settings)
 	}
 	s.cfg.OnChange("appendfsync", func(string, string) error {

@@ -88,10 +88,10 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 		all = all || cmd.Is(command.AllSlots)
 		x.slots, _ = cmd.AppendSlots(x.slots, args)
 	}
-	if !any {
-		return nil
+	if !any && raw == nil {
+		return nil // in a stream its bytes count nevertheless
 	}
-	if err := x.store.Reserve(0); err != nil {
+	if err := x.store.Reserve(len(raw)); err != nil {
 		return err
 	}
 	if all {

@@ -13,6 +13,7 @@ import (
 const (
 	textCrossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 	textDown      = "CLUSTERDOWN The cluster is down"
+	textDownReads = "CLUSTERDOWN The cluster is down and only accepts read commands"
 	textUnbound   = "CLUSTERDOWN Hash slot not served"
 )
 
@@ -29,23 +30,39 @@ func (s *Server) redirectArgs(c *client, r *engine.Routing, cmd *command.Command
 }
 
 // redirect says where the keys in slots are served, "" when it is here.
-func (s *Server) redirect(c *client, r *engine.Routing, _ *command.Command, _ [][]byte, slots []uint16) string {
-	if !r.Cluster || len(slots) == 0 {
-		return ""
-	}
-	if len(slots) > 1 && len(slots) < slot.Count {
-		return textCrossSlot
-	}
-	if len(slots) == slot.Count {
+func (s *Server) redirect(_ *client, r *engine.Routing, cmd *command.Command, args [][]byte, slots []uint16) string {
+	if !r.Cluster || len(slots) == 0 || len(slots) == slot.Count {
 		return "" // a command on all slots is about this node
 	}
-	if r.Slots[slots[0]]&engine.SlotOwned != 0 {
-		if r.Down {
+	first := slots[0]
+	if len(slots) > 1 {
+		if first = firstSlot(cmd, args); r.Slots[first]&engine.SlotUnserved != 0 {
+			return textUnbound
+		}
+		return textCrossSlot
+	}
+	if r.Slots[first]&engine.SlotUnserved != 0 {
+		return textUnbound
+	}
+	if r.Down {
+		if !s.cfg.V.ClusterReadsWhenDown.Load() {
 			return textDown
 		}
+		if cmd.Is(command.Write) {
+			return textDownReads
+		}
+	}
+	if r.Slots[first]&engine.SlotOwned != 0 {
 		return ""
 	}
-	return s.routes.elsewhere(r, slots[0])
+	return s.routes.elsewhere(r, first)
+}
+
+// firstSlot is the slot of the first key that args name.
+func firstSlot(cmd *command.Command, args [][]byte) uint16 {
+	var buf [8]uint16
+	slots, _ := cmd.AppendSlots(buf[:0], args)
+	return slots[0]
 }
 
 // redirectExec asks the same for all keys of a transaction together.
@@ -53,18 +70,23 @@ func (s *Server) redirectExec(c *client, r *engine.Routing) string {
 	if !r.Cluster {
 		return ""
 	}
-	var slots []uint16
+	slot := -1
 	for _, q := range c.multi.queue {
-		if len(q.cmd.Keys) > 0 {
-			slots, _ = q.cmd.AppendSlots(slots, q.args)
+		if len(q.cmd.Keys) == 0 {
+			continue
 		}
-	}
-	slots = command.SortSlots(slots)
-	if len(slots) > 1 {
-		return textCrossSlot
-	}
-	if text := s.redirect(c, r, nil, nil, slots); text != "" {
-		return "EXECABORT Transaction discarded because of: " + text
+		slots, _ := q.cmd.AppendSlots(c.slots[:0], q.args)
+		c.slots = command.SortSlots(slots)
+		if len(c.slots) == 0 {
+			continue
+		}
+		if slot >= 0 && int(c.slots[0]) != slot {
+			return textCrossSlot
+		}
+		slot = int(c.slots[0])
+		if text := s.redirect(c, r, q.cmd, q.args, c.slots); text != "" {
+			return "EXECABORT Transaction discarded because of: " + text
+		}
 	}
 	return ""
 }

@@ -17,6 +17,8 @@ type serverStats struct {
 	inBytes     atomic.Int64
 	outBytes    atomic.Int64
 	expiredKeys atomic.Int64
+	hits        atomic.Int64 // keys that a command read and found
+	misses      atomic.Int64 // and those that were not there
 	changes     atomic.Int64
 	blocked     atomic.Int64
 

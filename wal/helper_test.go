@@ -176,7 +176,7 @@ func writeFiles(t testing.TB, files map[string][]byte) *vfs.MemFS {
 	for n, b := range files {
 		f, err := fs.Create(fs.PathJoin(testDir, n), category)
 		must(t, err)
-		_, err = f.Write(b)
+		_, err = f.Write(bytes.Clone(b)) // a vfs.File may scribble on what it was given
 		must(t, err)
 		must(t, f.Close())
 	}

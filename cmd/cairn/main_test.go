@@ -42,7 +42,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "cairn/cmd/cairn", "cairn/tools/crash").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", buildTags, "-o", dir+string(filepath.Separator), "cairn/cmd/cairn", "cairn/tools/crash").CombinedOutput()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		return 1

@@ -1,6 +1,9 @@
 package cache
 
-import "testing"
+import (
+	"strconv"
+	"testing"
+)
 
 const benchRows = 100000
 
@@ -156,5 +159,20 @@ func BenchmarkDropAll(b *testing.B) {
 	c := filled(b, 256<<20)
 	for range b.N {
 		c.DropAll()
+	}
+}
+
+// BenchmarkScanDirtyLong is one page of SCAN in a slot with 100 000 dirty records.
+func BenchmarkScanDirtyLong(b *testing.B) {
+	c := New(64 << 20)
+	for i := range 100_000 {
+		c.Put(KindRecord, 5, uint64(i)*0x9e3779b97f4a7c15, strconv.AppendInt([]byte("key:"), int64(i), 10), []byte("v"))
+	}
+	buf := &RowBuf{}
+	from := uint64(0)
+	for b.Loop() {
+		from += 1 << 40
+		from &= 1<<48 - 1
+		c.ScanDirty(buf, 5, from, 10)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"cairn/internal/invariant"
 )
@@ -39,6 +40,36 @@ type dirtyList struct {
 	epoch uint64
 	bytes int64
 	refs  []dirtyRef
+
+	// Scans of a long list look into parts of it only: places in refs by the upper bits of the hash, as far as a
+	// scan has brought it. Readers that share the slot's lock take turns.
+	scanning sync.Mutex
+	parts    *[listParts][]uint32
+	parted   int // so many refs are in parts
+}
+
+const (
+	listParts     = 256
+	listPartsFrom = 2048 // refs from which parts pay
+)
+
+// part gives the places of refs whose upper bits are n. A place keeps its hash for the list's life.
+func (l *dirtyList) part(n int) []uint32 {
+	l.scanning.Lock()
+	defer l.scanning.Unlock()
+	if l.parts == nil {
+		l.parts, l.parted = new([listParts][]uint32), 0
+	}
+	for ; l.parted < len(l.refs); l.parted++ {
+		at := &l.parts[l.refs[l.parted].hash>>56]
+		*at = append(*at, uint32(l.parted))
+	}
+	return l.parts[n]
+}
+
+// empty forgets all refs and keeps their room.
+func (l *dirtyList) empty() {
+	l.bytes, l.refs, l.parts, l.parted = 0, l.refs[:0], nil, 0
 }
 
 // list notes a dirty row, at its place if it is listed, else at the end, and returns the place. grown is the change of
@@ -68,7 +99,8 @@ func (c *Cache) openList(slot uint16, cur uint64) *dirtyList {
 		l = &dirtyList{}
 		p.Store(l)
 	}
-	l.epoch, l.bytes, l.refs = cur, 0, l.refs[:0]
+	l.epoch = cur
+	l.empty()
 	c.touched[cur&1][slot/64].Or(1 << (slot % 64))
 	return l
 }
@@ -79,7 +111,7 @@ func (c *Cache) DropSlot(slot uint16) {
 	cur := c.cur.Load()
 	if l := c.lists[cur&1][slot].Load(); l != nil && l.epoch == cur {
 		c.dirty[cur&1].Add(-l.bytes)
-		l.bytes, l.refs = 0, l.refs[:0]
+		l.empty()
 	}
 	c.versions[slot].Add(1)
 }
@@ -266,9 +298,14 @@ func (c *Cache) ScanDirty(buf *RowBuf, slot uint16, from uint64, limit int) (row
 	buf.reset()
 	cur := c.cur.Load()
 	buf.refs = buf.refs[:0]
-	c.gather(buf, slot, cur, from, false)
-	if c.applied.Load() < cur-1 {
-		c.gather(buf, slot, cur-1, from, true)
+	frozen := c.applied.Load() < cur-1
+	if c.isLong(slot, cur) || frozen && c.isLong(slot, cur-1) {
+		more = c.gatherParts(buf, slot, cur, from, limit, frozen)
+	} else {
+		c.gather(buf, slot, cur, from, false)
+		if frozen {
+			c.gather(buf, slot, cur-1, from, true)
+		}
 	}
 	if limit > 0 && len(buf.refs) > limit {
 		selectSmallest(buf.refs, limit)
@@ -280,7 +317,7 @@ func (c *Cache) ScanDirty(buf *RowBuf, slot uint16, from uint64, limit int) (row
 				n++
 			}
 		}
-		more = n < len(buf.refs)
+		more = more || n < len(buf.refs)
 		next = last.hash>>16 + 1
 		buf.refs = buf.refs[:n]
 	}
@@ -318,6 +355,39 @@ func (c *Cache) gather(buf *RowBuf, slot uint16, epoch, from uint64, old bool) {
 	}
 	for _, d := range l.refs {
 		if d.kind == KindRecord && d.hash>>16 >= from {
+			d.old = old
+			buf.refs = append(buf.refs, d)
+		}
+	}
+}
+
+func (c *Cache) isLong(slot uint16, epoch uint64) bool {
+	l := c.lists[epoch&1][slot].Load()
+	return l != nil && l.epoch == epoch && len(l.refs) >= listPartsFrom
+}
+
+// gatherParts gathers part after part of the space of hashes. With a limit it ends after the part in which that is
+// passed; more says whether parts were left out.
+func (c *Cache) gatherParts(buf *RowBuf, slot uint16, cur, from uint64, limit int, frozen bool) (more bool) {
+	for n := int(from >> 40); n < listParts; n++ {
+		if limit > 0 && len(buf.refs) > limit {
+			return true
+		}
+		c.gatherPart(buf, slot, cur, from, n, false)
+		if frozen {
+			c.gatherPart(buf, slot, cur-1, from, n, true)
+		}
+	}
+	return false
+}
+
+func (c *Cache) gatherPart(buf *RowBuf, slot uint16, epoch, from uint64, n int, old bool) {
+	l := c.lists[epoch&1][slot].Load()
+	if l == nil || l.epoch != epoch {
+		return
+	}
+	for _, at := range l.part(n) {
+		if d := l.refs[at]; d.kind == KindRecord && d.hash>>16 >= from {
 			d.old = old
 			buf.refs = append(buf.refs, d)
 		}

@@ -48,6 +48,7 @@ func bitop(c *Ctx) error {
 		if err != nil {
 			return err
 		}
+		c.CountRead(k)
 		keys = append(keys, k)
 		size = max(size, stringLen(k))
 	}

@@ -41,8 +41,13 @@ type Ctx struct {
 	// Replaying says that the reply goes nowhere and nothing may depend on the time: recovery or a stream.
 	Replaying bool
 
+	// NoTouch says that the client's commands are no accesses to keys.
+	NoTouch bool
+
 	// Failed counts the errors answered.
 	Failed int
+	// Hits and Misses count the keys that were read, found and not. Who runs the commands takes them away.
+	Hits, Misses int64
 
 	streams    []Stream
 	propagated bool
@@ -111,12 +116,47 @@ func (c *Ctx) Finish(before int) {
 // Event queues a keyspace event. class is Redis's letter: g generic, $ string, h hash, x expired ...
 func (c *Ctx) Event(class byte, name string, key []byte) { c.Txn.Event(class, name, key) }
 
-// Key looks a key up, see engine.Txn.Key.
-func (c *Ctx) Key(name []byte) (*engine.Key, error) { return c.Txn.Key(name) }
+// Key looks a key up, see engine.Txn.Key. For a command that only reads, keys found and missed are counted, and
+// missing ones are an event.
+func (c *Ctx) Key(name []byte) (*engine.Key, error) {
+	if c.NoTouch && c.Cmd.Name != "touch" {
+		return c.KeyNoTouch(name)
+	}
+	k, err := c.Txn.Key(name)
+	if err == nil && c.Cmd.Flags&ReadOnly != 0 {
+		c.CountRead(k)
+	}
+	return k, err
+}
+
+// KeyNoTouch is Key for who asks about a key and not for its value: no access.
+func (c *Ctx) KeyNoTouch(name []byte) (*engine.Key, error) {
+	k, err := c.Txn.KeyNoTouch(name)
+	if err == nil && c.Cmd.Flags&ReadOnly != 0 {
+		c.CountRead(k)
+	}
+	return k, err
+}
+
+// CountRead counts a key that was looked up to be read. Commands that write call it for the keys whose value they
+// give out, as Redis counts them.
+func (c *Ctx) CountRead(k *engine.Key) {
+	if k.Exists() {
+		c.Hits++
+		return
+	}
+	c.Misses++
+	if !c.Replaying && c.Host.Settings().NotifyMiss.Load() && !c.asksInside() {
+		c.Event('m', "keymiss", k.Name)
+	}
+}
+
+// asksInside says whether the command is about the inside of values: a key that it misses is no event.
+func (c *Ctx) asksInside() bool { return c.Cmd.parent != nil && c.Cmd.parent.Name == "object" }
 
 // TypedKey looks a key up and refuses one that holds another type; a missing key is no error.
 func (c *Ctx) TypedKey(name []byte, t layout.Type) (*engine.Key, error) {
-	k, err := c.Txn.Key(name)
+	k, err := c.Key(name)
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func hasPassed(c *Ctx, at int64) bool {
 
 // deadline is TTL and its kin.
 func deadline(c *Ctx, unitMs int64, relative bool) error {
-	k, err := c.Key(c.Args[1])
+	k, err := c.KeyNoTouch(c.Args[1])
 	if err != nil {
 		return err
 	}

@@ -26,13 +26,10 @@ const (
 )
 
 const (
-	// picksAtOnce is how many picks from rows happen under the lock.
+	// picksAtOnce is how many picks happen under the lock; more are made while the reply is sent.
 	picksAtOnce = 1000
 	// pickSparse: a pick costs about as much as walking over so many fields.
 	pickSparse = 64
-	// pickHeldMax is how many payload bytes a hash may have for more than picksAtOnce picks, which happen in
-	// memory while the reply is sent.
-	pickHeldMax = 64 << 20
 )
 
 func hrandfield(c *Ctx) error {
@@ -105,32 +102,16 @@ type fieldPair struct{ field, value []byte }
 
 // replyPicks appends picks fields, each picked from all n.
 func replyPicks(c *Ctx, k *engine.Key, n, picks uint64, parts hashParts) error {
-	if k.Rec.Form == layout.Rows && picks <= picksAtOnce {
-		for range picks {
-			p, _, err := pickRow(c, k, parts.values)
-			if err != nil {
-				return err
-			}
-			if err := writeField(c.W, p.field, p.value, parts, nil); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if k.Rec.Form == layout.Rows && k.Rec.Bytes > pickHeldMax {
-		return errRandPairs
-	}
-	next, close, err := hashFields(c, k)
+	pick, close, err := fieldPicks(c, k, n, parts.values)
 	if err != nil {
 		return err
 	}
 	run := func(w *resp.Writer, flush func() error) error {
-		held, err := holdFields(next, n, parts.values)
-		if err != nil {
-			return err
-		}
 		for range picks {
-			p := held[randomBelow(n)]
+			p, err := pick()
+			if err != nil {
+				return err
+			}
 			if err := writeField(w, p.field, p.value, parts, flush); err != nil {
 				return err
 			}
@@ -143,16 +124,32 @@ func replyPicks(c *Ctx, k *engine.Key, n, picks uint64, parts hashParts) error {
 		}
 		return nil
 	}
-	if k.Rec.Form == layout.Inline {
-		// The packed bytes are the transaction's, and it will be at something else when the reply is sent.
-		held, err := holdFields(next, n, parts.values)
-		if err != nil {
-			return hashError(k, err)
-		}
-		next = heldFields(held)
-	}
 	c.Stream(run, close)
 	return nil
+}
+
+// fieldPicks opens a hash for picks, each from all n fields as they are now; they may go on when the transaction
+// has ended. A packed hash is held in memory, rows stay where they are.
+func fieldPicks(c *Ctx, k *engine.Key, n uint64, values bool) (pick func() (fieldPair, error), close func() error, err error) {
+	if k.Rec.Form == layout.Rows {
+		it, err := c.Txn.Elements(k, nil)
+		if err != nil {
+			return nil, nil, hashError(k, err)
+		}
+		return func() (fieldPair, error) {
+			p, _, err := pickRow(it, n, values)
+			return p, err
+		}, it.Close, nil
+	}
+	next, closeFields, err := hashFields(c, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	held, err := holdFields(next, n, values)
+	if err = errors.Join(err, closeFields()); err != nil {
+		return nil, nil, hashError(k, err)
+	}
+	return func() (fieldPair, error) { return held[randomBelow(n)], nil }, func() error { return nil }, nil
 }
 
 // holdFields copies a whole hash to memory.
@@ -178,33 +175,23 @@ func holdFields(next nextField, n uint64, values bool) ([]fieldPair, error) {
 	return held, nil
 }
 
-// heldFields walks what holdFields gave.
-func heldFields(held []fieldPair) nextField {
-	return func() (field, value []byte, ok bool, err error) {
-		if len(held) == 0 {
-			return nil, nil, false, nil
-		}
-		p := held[0]
-		held = held[1:]
-		return p.field, p.value, true, nil
-	}
-}
-
 // replyDistinct appends picks different fields of a hash with many more.
 func replyDistinct(c *Ctx, k *engine.Key, picks uint64, parts hashParts) error {
+	pick, close, err := fieldPicks(c, k, k.Rec.Count, parts.values)
+	if err != nil {
+		return err
+	}
 	seen := make(map[string]bool, picks)
-	for uint64(len(seen)) < picks {
-		p, _, err := pickRow(c, k, parts.values)
-		if err != nil {
-			return err
-		}
-		if seen[string(p.field)] {
+	for err == nil && uint64(len(seen)) < picks {
+		var p fieldPair
+		if p, err = pick(); err != nil || seen[string(p.field)] {
 			continue
 		}
 		seen[string(p.field)] = true
-		if err := writeField(c.W, p.field, p.value, parts, nil); err != nil {
-			return err
-		}
+		err = writeField(c.W, p.field, p.value, parts, nil)
+	}
+	if err = errors.Join(err, close()); err != nil {
+		return hashError(k, err)
 	}
 	return nil
 }
@@ -228,10 +215,10 @@ const (
 	rowPickTries = 200
 )
 
-// pickRow gives one field of a hash with rows, its value if that is wanted, and how many tries it took. The bytes
-// are copies.
-func pickRow(c *Ctx, k *engine.Key, values bool) (p fieldPair, tries int, err error) {
-	buckets, depth := uint64(1), k.Rec.Count
+// pickRow gives one of the n fields of a hash with rows, its value if that is wanted, and how many tries it took.
+// The bytes are copies.
+func pickRow(it *engine.Iter, n uint64, values bool) (p fieldPair, tries int, err error) {
+	buckets, depth := uint64(1), n
 	if depth > rowPickDepth {
 		buckets, depth = depth/rowPickMean, rowPickDepth
 	}
@@ -243,31 +230,28 @@ func pickRow(c *Ctx, k *engine.Key, values bool) (p fieldPair, tries int, err er
 			last, _ = bits.Div64(bucket+1, 0, buckets)
 			last--
 		}
-		p, ok, err := rowAt(c, k, lo, last, randomBelow(depth), values)
+		p, ok, err := rowAt(it, lo, last, randomBelow(depth), values)
 		if err != nil || ok {
 			return p, tries, err
 		}
 	}
 	for _, from := range []uint64{rand.Uint64(), 0} {
-		p, ok, err := rowAt(c, k, from, math.MaxUint64, 0, values)
+		p, ok, err := rowAt(it, from, math.MaxUint64, 0, values)
 		if err != nil || ok {
 			return p, tries, err
 		}
 	}
-	return p, tries, hashError(k, fmt.Errorf("there are no rows, its record says %d", k.Rec.Count))
+	return p, tries, fmt.Errorf("there are no rows, its record says %d", n)
 }
 
-// rowAt gives the i-th field between two positions, both included; ok false when there are not so many.
-func rowAt(c *Ctx, k *engine.Key, first, last, i uint64, values bool) (p fieldPair, ok bool, err error) {
-	it, err := c.Txn.Elements(k, layout.AppendHashFrom(nil, first))
-	if err != nil {
-		return p, false, hashError(k, err)
+// rowAt gives the i-th field between two positions, both included; ok false when there are not so many. An error
+// of the walk itself shows in its Close, and before that in Err.
+func rowAt(it *engine.Iter, first, last, i uint64, values bool) (p fieldPair, ok bool, err error) {
+	it.Seek(layout.AppendHashFrom(nil, first))
+	if p, ok, err = rowFrom(it, last, i, values); err == nil {
+		err = it.Err()
 	}
-	p, ok, err = rowFrom(it, last, i, values)
-	if err = errors.Join(err, it.Close()); err != nil {
-		return p, false, hashError(k, err)
-	}
-	return p, ok, nil
+	return p, ok && err == nil, err
 }
 
 func rowFrom(it *engine.Iter, last, i uint64, values bool) (p fieldPair, ok bool, err error) {

@@ -186,17 +186,21 @@ func TestHashPickTries(t *testing.T) {
 	n := newNode(t)
 	fillHash(t, n, "h", 5000)
 	applyPending(t, n.store)
-	c := &Ctx{Txn: n.txn, Host: n}
 	n.txn.Begin([]uint16{slot.Of([]byte("h"))}, false, engine.Forever)
 	defer n.txn.End()
 	k, err := n.txn.Key([]byte("h"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	it, err := n.txn.Elements(k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
 	const picks = 2000
 	tried := 0
 	for range picks {
-		_, tries, err := pickRow(c, k, false)
+		_, tries, err := pickRow(it, k.Rec.Count, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ type Settings struct {
 	HashMaxValue   atomic.Int64 // hash-max-listpack-value, bytes
 	MaxmemoryLFU   atomic.Bool  // maxmemory-policy is one of the LFU ones
 	MaxmemoryLRU   atomic.Bool  // or one of the LRU ones
+	NotifyMiss     atomic.Bool  // notify-keyspace-events asks for keys that were missed
 }
 
 // DefaultSettings fills s with Redis's defaults.

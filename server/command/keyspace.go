@@ -58,11 +58,13 @@ func keyspaceCommands() []Command {
 		},
 		{
 			Name: "exists", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "1.0.0",
-			Summary: "Counts those of the named keys that exist.", Tips: tipsSumOfShards, Run: countExisting,
+			Summary: "Counts those of the named keys that exist.", Tips: tipsSumOfShards,
+			Run: func(c *Ctx) error { return countExisting(c, c.KeyNoTouch) },
 		},
 		{
 			Name: "touch", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "3.2.1",
-			Summary: "Counts those of the named keys that exist, as an access to each.", Tips: tipsSumOfShards, Run: countExisting,
+			Summary: "Counts those of the named keys that exist, as an access to each.", Tips: tipsSumOfShards,
+			Run: func(c *Ctx) error { return countExisting(c, c.Key) },
 		},
 		{
 			Name: "type", Arity: 2, Flags: ReadOnly | Fast | Keyspace, Keys: keyROM, Group: "generic", Since: "1.0.0",
@@ -127,10 +129,10 @@ func del(c *Ctx) error {
 }
 
 // countExisting is EXISTS and TOUCH. A key named twice counts twice.
-func countExisting(c *Ctx) error {
+func countExisting(c *Ctx, lookup func([]byte) (*engine.Key, error)) error {
 	n := int64(0)
 	for _, name := range c.Args[1:] {
-		k, err := c.Key(name)
+		k, err := lookup(name)
 		if err != nil {
 			return err
 		}
@@ -143,7 +145,7 @@ func countExisting(c *Ctx) error {
 }
 
 func typeOf(c *Ctx) error {
-	k, err := c.Key(c.Args[1])
+	k, err := c.KeyNoTouch(c.Args[1])
 	if err != nil {
 		return err
 	}
@@ -247,6 +249,7 @@ func copyKey(c *Ctx) error {
 	if err != nil {
 		return err
 	}
+	c.CountRead(src)
 	if !src.Exists() {
 		c.W.Int(0)
 		return nil

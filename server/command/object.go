@@ -41,7 +41,7 @@ func objectCommand() Command {
 }
 
 func objectEncoding(c *Ctx) error {
-	k, err := c.Key(c.Args[2])
+	k, err := c.KeyNoTouch(c.Args[2])
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func encodingName(r *layout.Record) string {
 const sharedInts = 10000
 
 func objectRefCount(c *Ctx) error {
-	k, err := c.Key(c.Args[2])
+	k, err := c.KeyNoTouch(c.Args[2])
 	if err != nil {
 		return err
 	}
@@ -118,9 +118,8 @@ func objectFreq(c *Ctx) error {
 }
 
 func objectAccess(c *Ctx, lfu bool, refusal Reply) error {
-	// Asked before the key is looked up, which is an access.
 	idle, freq := c.Host.AccessInfo(slot.Of(c.Args[2]), c.Args[2])
-	k, err := c.Key(c.Args[2])
+	k, err := c.KeyNoTouch(c.Args[2])
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func dumpRows(t *testing.T, n *node) string {
 		if n.store.SlotCounters(slot).Keys == 0 {
 			continue
 		}
-		records, err := txn.Records(slot, 0)
+		records, err := txn.Records(slot, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,11 +2,13 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"math/bits"
 	"math/rand/v2"
 	"strconv"
 
 	"cairn/engine"
+	"cairn/engine/layout"
 	"cairn/internal/glob"
 	"cairn/internal/resp"
 	"cairn/internal/slot"
@@ -63,32 +65,90 @@ func patternSlot(p []byte) int {
 	return -1
 }
 
-func (f *keyFilter) shows(r *engine.Records) bool {
-	rec := r.Record()
+func (f *keyFilter) shows(r *keyWalk) bool {
+	rec := r.record()
 	switch {
 	case rec.Deadline != 0 && rec.Deadline < f.nowMs:
 		return false
 	case f.typeName != nil && !equalFold(f.typeName, typeName(rec.Type)):
 		return false
 	}
-	return f.pattern == nil || glob.Match(f.pattern, r.Key(), false)
+	return f.pattern == nil || glob.Match(f.pattern, r.key(), false)
 }
 
-// records opens a view of the keys of s from the hash on. Expired ones are in it. nil: the slot went to another
-// node meanwhile.
-func (c *Ctx) records(s uint16, fromH48 uint64) (*engine.Records, error) {
-	if c.Txn.Open() {
-		return c.Txn.Records(s, fromH48)
+// keyWalk walks the keys of one slot, view after view, expired ones too: each view has a page of the keys that are
+// not in the store below yet, so that a short walk costs the same however many there are. What changes between two
+// views shows in the later one; a key's place never changes.
+type keyWalk struct {
+	c    *Ctx
+	slot uint16
+	page int
+	view *engine.Records // nil at the end
+	gone bool            // the slot went to another node meanwhile
+	err  error
+}
+
+// walkPage is the page of walks over all keys, walkPageMin the least.
+const (
+	walkPage    = 1024
+	walkPageMin = 16
+)
+
+// walkKeys walks the keys of s from the hash on.
+func (c *Ctx) walkKeys(s uint16, fromH48 uint64, page int) (*keyWalk, error) {
+	w := &keyWalk{c: c, slot: s, page: min(max(page, walkPageMin), walkPage)}
+	w.open(fromH48)
+	w.settle()
+	return w, w.err
+}
+
+// open opens the view from the hash on.
+func (w *keyWalk) open(fromH48 uint64) {
+	w.view = nil
+	t := w.c.Txn
+	if t.Open() {
+		w.view, w.err = t.Records(w.slot, fromH48, w.page)
+		return
 	}
-	one := [1]uint16{s}
-	c.Txn.Begin(one[:], false, engine.Forever)
-	var r *engine.Records
-	var err error
-	if routing := c.Txn.Routing(); !routing.Cluster || routing.Slots[s]&engine.SlotOwned != 0 {
-		r, err = c.Txn.Records(s, fromH48)
+	one := [1]uint16{w.slot}
+	t.Begin(one[:], false, engine.Forever)
+	if r := t.Routing(); !r.Cluster || r.Slots[w.slot]&engine.SlotOwned != 0 {
+		w.view, w.err = t.Records(w.slot, fromH48, w.page)
+	} else {
+		w.gone = true
 	}
-	c.Host.ReplyAfter(c, c.Txn.End())
-	return r, err
+	w.c.Host.ReplyAfter(w.c, t.End())
+}
+
+// settle goes on to the next view where one has ended.
+func (w *keyWalk) settle() {
+	for w.err == nil && w.view != nil && !w.view.Valid() {
+		from, more := w.view.More()
+		if w.err = w.view.Close(); w.err != nil || !more {
+			w.view = nil
+			return
+		}
+		w.open(from)
+	}
+}
+
+func (w *keyWalk) valid() bool            { return w.err == nil && w.view != nil }
+func (w *keyWalk) key() []byte            { return w.view.Key() }
+func (w *keyWalk) hash48() uint64         { return w.view.Hash48() }
+func (w *keyWalk) record() *layout.Record { return w.view.Record() }
+
+func (w *keyWalk) next() {
+	w.view.Next()
+	w.settle()
+}
+
+// close ends the walk and gives the first error met.
+func (w *keyWalk) close() error {
+	if w.view != nil {
+		w.err = errors.Join(w.err, w.view.Close())
+		w.view = nil
+	}
+	return w.err
 }
 
 // nameList gathers names as the bulk strings of a reply, in blocks, so that a long list is neither copied as it
@@ -146,19 +206,16 @@ func keysMatching(c *Ctx) error {
 		if counts.of(uint16(s)) == 0 {
 			continue
 		}
-		r, err := c.records(uint16(s), 0)
+		r, err := c.walkKeys(uint16(s), 0, walkPage)
 		if err != nil {
 			return err
 		}
-		if r == nil {
-			continue
-		}
-		for ; r.Valid(); r.Next() {
+		for ; r.valid(); r.next() {
 			if f.shows(r) {
-				names.add(r.Key())
+				names.add(r.key())
 			}
 		}
-		if err := r.Close(); err != nil {
+		if err := r.close(); err != nil {
 			return err
 		}
 	}
@@ -242,21 +299,21 @@ func (w *scanWalk) run(c *Ctx, cursor uint64) (next uint64, err error) {
 
 // slot walks one slot. more says that keys are left, from h48 on.
 func (w *scanWalk) slot(c *Ctx, s uint16, from uint64) (h48 uint64, more bool, err error) {
-	r, err := c.records(s, from)
-	if err != nil || r == nil {
+	r, err := c.walkKeys(s, from, int(min(w.left, walkPage)))
+	if err != nil {
 		return 0, false, err
 	}
-	for started := false; r.Valid() && !(w.first && w.names.n > 0); r.Next() {
-		if w.left <= 0 && started && r.Hash48() != h48 {
-			return r.Hash48(), true, r.Close()
+	for started := false; r.valid() && !(w.first && w.names.n > 0); r.next() {
+		if w.left <= 0 && started && r.hash48() != h48 {
+			return r.hash48(), true, r.close()
 		}
-		h48, started = r.Hash48(), true
+		h48, started = r.hash48(), true
 		w.left--
 		if w.filter.shows(r) {
-			w.names.add(r.Key())
+			w.names.add(r.key())
 		}
 	}
-	return 0, false, r.Close()
+	return 0, false, r.close()
 }
 
 // A random key is picked in two steps: the slot, by the number of its keys, then the key. Keys lie in the
@@ -315,19 +372,19 @@ func pickIn(c *Ctx, s uint16, n int64) (done bool, err error) {
 	for range pickTries {
 		bucket := rand.Uint64N(1 << (cursorBits - shift))
 		rank := rand.Int64N(most)
-		r, err := c.records(s, bucket<<shift)
-		if err != nil || r == nil {
+		r, err := c.walkKeys(s, bucket<<shift, bucketMost)
+		if err != nil || r.gone {
 			return false, err
 		}
-		for ; rank > 0 && r.Valid() && r.Hash48()>>shift == bucket; rank-- {
-			r.Next()
+		for ; rank > 0 && r.valid() && r.hash48()>>shift == bucket; rank-- {
+			r.next()
 		}
-		hit := rank == 0 && r.Valid() && r.Hash48()>>shift == bucket
+		hit := rank == 0 && r.valid() && r.hash48()>>shift == bucket
 		all := keyFilter{nowMs: c.NowMs}
 		if done = hit && all.shows(r); done {
-			c.W.Bulk(r.Key())
+			c.W.Bulk(r.key())
 		}
-		if err := r.Close(); err != nil || hit {
+		if err := r.close(); err != nil || hit {
 			return done, err
 		}
 	}

@@ -126,6 +126,7 @@ func setGeneric(c *Ctx, value []byte, o *stringOptions) error {
 		return err
 	}
 	if o.get {
+		c.CountRead(k)
 		if k.Exists() && k.Rec.Type != layout.String {
 			return ErrWrongType
 		}
@@ -195,6 +196,7 @@ func getset(c *Ctx) error {
 	if err != nil {
 		return err
 	}
+	c.CountRead(k)
 	if err := replyWhole(c, k); err != nil {
 		return err
 	}
@@ -209,6 +211,7 @@ func getdel(c *Ctx) error {
 	if err != nil {
 		return err
 	}
+	c.CountRead(k)
 	if err := replyWhole(c, k); err != nil || !k.Exists() {
 		return err
 	}

@@ -112,6 +112,7 @@ func getex(c *Ctx) error {
 	if err != nil {
 		return err
 	}
+	c.CountRead(k)
 	if !k.Exists() {
 		c.W.Null()
 		return nil

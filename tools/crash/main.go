@@ -87,6 +87,11 @@ func run(ctx context.Context, args []string) int {
 		fmt.Println("interrupted")
 		return 130
 	}
+	if err != nil && r.stats.kills() == 0 {
+		r.cleanUp() // it never came up: there is nothing to look at
+		fmt.Printf("\nFAIL: %v\n", err)
+		return 1
+	}
 	if err != nil {
 		fmt.Printf("\nFAIL: %v\n\nthe folder is kept: %s\nreplay (moments differ, commands do not): %s\n", err, o.dir, o.replay())
 		return 1

@@ -42,7 +42,14 @@ func (s *stats) of(policy string) *tally {
 	return t
 }
 
-func (s *stats) killed(policy string)      { s.of(policy).kills++ }
+func (s *stats) killed(policy string) { s.of(policy).kills++ }
+func (s *stats) kills() (n int) {
+	for _, t := range s.byPolicy {
+		n += t.kills
+	}
+	return n
+}
+
 func (s *stats) killedTwice(policy string) { s.of(policy).double++ }
 
 func (s *stats) restarted(policy string, took time.Duration) {

@@ -21,8 +21,8 @@ var longFuncs = map[string]string{
 
 // panics may stand outside internal/invariant: folder and function, and why.
 var panics = map[string]string{
-	"internal/invariant Fail":         "the one place where a broken belief ends the process",
-	"internal/resp (*Framer).Advance": "a belief about our own caller, on the ground floor, where invariant is a neighbour",
+	"internal/invariant Fail":      "the one place where a broken belief ends the process",
+	"internal/resp Framer.Advance": "a belief about our own caller, on the ground floor, where invariant is a neighbour",
 }
 
 // Rule is one house rule.

@@ -13,11 +13,14 @@
 #   --mode standalone    one node without cluster, tests of database 0 only
 #   --tags "-slow"       tags to take or, with a minus, to leave out (default "-slow")
 #   --limit 300          seconds for one file
+#   --skip FILE          names of tests to leave out, or /regular expressions, one a line;
+#                        a line that begins with # is a comment
 #   --logs FOLDER        keeps what the suite prints, a file each (default: a temporary folder)
 #   --show               names each failing test
 #
 # Every file gets a fresh server, so that one which dies leaves no settings behind
 # for the next. A file that dies or runs out of time counts as one more failure.
+# The column absent counts those failures whose error is an unknown command.
 # The last line is "N passed, M failed, K files"; the exit status is 0 if M is 0.
 #
 # Needs tclsh 8.5 or newer and redis-cli.
@@ -36,13 +39,14 @@ tree=$(cd "$1" 2>/dev/null && pwd) || die "no such folder: $1"
 [ -f "$tree/tests/test_helper.tcl" ] || die "$1 holds no tests/test_helper.tcl: name the source tree of a Redis"
 read -r -a program <<<"$2"
 shift 2
-mode=cluster tags=-slow limit=300 logs='' show=0 units=()
+mode=cluster tags=-slow limit=300 logs='' show=0 units=() skip=''
 while [ $# -gt 0 ]; do
   case $1 in
     --mode) mode=${2:-}; shift ;;
     --tags) tags=${2:-}; shift ;;
     --limit) limit=${2:-}; shift ;;
     --logs) logs=${2:-}; shift ;;
+    --skip) skip=${2:-}; shift ;;
     --show) show=1 ;;
     -*) die "unknown option $1; --help explains" ;;
     *) units+=("$1") ;;
@@ -83,6 +87,7 @@ logs=$(cd "$logs" && pwd)
 mkdir -p "$scratch/src"
 cp -a "$tree/tests" "$scratch/tests"
 mkdir -p "$scratch/tests/tmp"
+sed '/^#/d' /dev/null ${skip:+"$skip"} >"$scratch/skip" || die "cannot read $skip"
 for name in redis-cli redis-benchmark redis-server; do
   for candidate in "$tree/src/$name" "$(command -v $name)"; do
     if [ -x "$candidate" ]; then ln -sf "$candidate" "$scratch/src/$name"; break; fi
@@ -129,14 +134,24 @@ start_server() { # log of the server: $1
 [ ${#units[@]} -gt 0 ] || read -r -d '' -a units <<<"$default_units"
 [ "${units[*]}" != all ] || mapfile -t units < <("$tclsh" tests/test_helper.tcl --list-tests)
 
-passed=0 failed=0 files=0 began=$SECONDS
-printf '%-34s %6s %6s %8s %6s  %s\n' file passed failed skipped secs note
+# failures LOG: a line for each failing test, with the command it lacked, if that was it.
+failures() {
+  awk '
+    function flush() { if (name != "") print name (lacks != "" ? "  (no command " lacks ")" : ""); name = lacks = "" }
+    /^\[[a-z]+\]: / { flush() }
+    /^\[err\]: / { name = substr($0, 8); sub(/ in tests\/.*/, "", name) }
+    name != "" && lacks == "" && match($0, /unknown command .[a-zA-Z|]+/) { lacks = substr($0, RSTART + 17, RLENGTH - 17) }
+    END { flush() }' "$1"
+}
+
+passed=0 failed=0 gone=0 files=0 began=$SECONDS
+printf '%-34s %6s %6s %6s %8s %6s  %s\n' file passed failed absent skipped secs note
 for unit in "${units[@]}"; do
   name=${unit//\//_} note='' start=$SECONDS
   log=$logs/$name.log
   start_server "$logs/$name.server.log"
   timeout -k 10 "$limit" "$tclsh" tests/test_helper.tcl --host 127.0.0.1 --port "$port" $suite_mode --durable \
-    --clients 1 --timeout "$limit" --baseport "$(free_port)" --tags "$tags" --single "$unit" >"$log" 2>&1 </dev/null
+    --clients 1 --timeout "$limit" --baseport "$(free_port)" --skipfile "$scratch/skip" --tags "$tags" --single "$unit" >"$log" 2>&1 </dev/null
   status=$?
   ok=$(grep -ac '^\[ok\]: ' "$log") bad=$(grep -ac '^\[err\]: ' "$log") skipped=$(grep -acE '^\[(ignore|skip)\]: ' "$log")
   if ! kill -0 "$server" 2>/dev/null; then
@@ -149,11 +164,12 @@ for unit in "${units[@]}"; do
     note="exit status $status" bad=1
   fi
   stop_server
-  passed=$((passed + ok)) failed=$((failed + bad))
+  lacking=$(failures "$log" | grep -c '(no command [a-zA-Z|]*)$')
+  passed=$((passed + ok)) failed=$((failed + bad)) gone=$((gone + lacking))
   [ $((ok + bad)) -eq 0 ] || files=$((files + 1))
-  printf '%-34s %6d %6d %8d %6d  %s\n' "$unit" "$ok" "$bad" "$skipped" $((SECONDS - start)) "$note"
-  [ $show = 0 ] || grep -a '^\[err\]: ' "$log" | sed 's/ in tests\/.*//; s/^/    /'
+  printf '%-34s %6d %6d %6d %8d %6d  %s\n' "$unit" "$ok" "$bad" "$lacking" "$skipped" $((SECONDS - start)) "$note"
+  [ $show = 0 ] || failures "$log" | sed 's/^/    /'
 done
-echo "mode $mode, tags \"$tags\", $((SECONDS - began)) s, logs in $logs"
+echo "mode $mode, tags \"$tags\", $gone failures are commands that do not exist, $((SECONDS - began)) s, logs in $logs"
 echo "$passed passed, $failed failed, $files files"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
