@@ -237,7 +237,7 @@ func (s *Store) maintain(written int) error {
 		return nil
 	}
 	due := s.sinceFlush >= s.opts.memTableBytes()*3/4 ||
-		applied-durable >= s.opts.RecoveryLogBytes ||
+		s.attached().End()-durable >= s.opts.RecoveryLogBytes/2 || // the other half is for what comes while it is flushed
 		time.Since(s.lastFlush) >= s.opts.RecoveryAge
 	if !due {
 		return nil

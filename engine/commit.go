@@ -125,6 +125,9 @@ func (t *Txn) publish(rows []byte) {
 		} else if k.old.Type != 0 {
 			s.cache.Delete(kindRecord, k.Slot, k.Hash, k.Name)
 		}
+		if k.Rec.Form == layout.Rows {
+			s.versions.of(k.Rec.Gen).Add(1)
+		}
 		t.publishValue(k)
 		t.publishIndex(cur, k)
 		t.count(k)
@@ -141,6 +144,8 @@ func (t *Txn) publishDrops(cur *pending.Set) {
 		s.cache.DropSlot(slot)
 		cur.Make(slot).Drop()
 		cur.Grow(1) // so that the cut sees it even when nothing else is pending
+		c := s.SlotCounters(slot)
+		s.garbage.note(slot, layout.Counters{Keys: -c.Keys, Bytes: -c.Bytes})
 		s.counters.clear(slot)
 		s.slots[slot].nextDeadline.Store(noDeadline)
 		s.slots[slot].swept.Store(0)
@@ -217,6 +222,7 @@ func (t *Txn) count(k *Key) {
 	d.Keys = b2i(k.Exists()) - b2i(k.old.Type != 0)
 	d.Large = b2i(k.Exists() && k.Rec.Form == layout.Rows) - b2i(k.old.Type != 0 && k.old.Form == layout.Rows)
 	t.s.counters.add(k.Slot, d)
+	t.s.garbage.note(k.Slot, d)
 }
 
 func b2i(b bool) int64 {

@@ -32,6 +32,13 @@ func (d *drops) addAt(epoch uint64, slot uint16, gen uint64, info layout.Drop) {
 	d.mu.Unlock()
 }
 
+// waits says whether any are left.
+func (d *drops) waits() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting) > 0
+}
+
 // dropsPerRun bounds the work between two groups.
 const dropsPerRun = 256
 

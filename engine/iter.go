@@ -65,7 +65,10 @@ func (s *sliceSource) row() (pending.Row, bool) {
 }
 
 // pebbleSource walks Pebble.
-type pebbleSource struct{ it *pebble.Iterator }
+type pebbleSource struct {
+	it *pebble.Iterator
+	s  *Store
+}
 
 func (s *pebbleSource) first(from []byte) { s.it.SeekGE(from) }
 func (s *pebbleSource) next()             { s.it.Next() }
@@ -90,8 +93,8 @@ const ageEvery = 16
 // its user. Key and Value are valid until the next step.
 type Iter struct {
 	sources []source
-	prefix  []byte // what all row keys begin with and nobody asks for
-	limit   time.Duration
+	prefix  []byte        // what all row keys begin with and nobody asks for
+	limit   time.Duration // 0: none
 	opened  time.Time
 	steps   int
 	cur     pending.Row
@@ -156,6 +159,7 @@ func (it *Iter) Value() []byte {
 	}
 	v, err := it.inStore.it.ValueAndErr()
 	if err != nil {
+		it.inStore.s.noteDamage(err)
 		it.err = err
 	}
 	return v
@@ -191,7 +195,7 @@ func (it *Iter) step() bool {
 	if it.steps++; it.steps%ageEvery != 0 {
 		return true
 	}
-	if age := time.Since(it.opened); age > it.limit {
+	if age := time.Since(it.opened); it.limit > 0 && age > it.limit {
 		it.err = fmt.Errorf("%w: opened %v ago, limit %v", ErrIterTooOld, age.Round(time.Millisecond), it.limit)
 		it.valid = false
 		return false
@@ -235,7 +239,7 @@ func (t *Txn) walk(slot uint16, lo, hi, from []byte, points ...source) (*Iter, e
 		if err != nil {
 			return nil, err
 		}
-		it.sources = append(it.sources, &pebbleSource{pi})
+		it.sources = append(it.sources, &pebbleSource{pi, t.s})
 	}
 	it.seek(from)
 	if err := it.storeError(); err != nil {

@@ -27,6 +27,8 @@ type Options struct {
 	RecoveryLogBytes int64
 	// RecoveryAge bounds the same by time, for a store that is hardly written. Default 60 s.
 	RecoveryAge time.Duration
+	// GarbageInterval is how often the store looks for ranges that are mostly deleted. Default 5 s.
+	GarbageInterval time.Duration
 	// DropRowsMax is up to how many rows of a dropped value are deleted one by one. Default 4096.
 	DropRowsMax uint64
 	// IteratorLifetime is how long a walk may be open, see ErrIterTooOld. Default 60 s.
@@ -69,6 +71,9 @@ func (o *Options) applyDefaults() {
 	}
 	if o.DropRowsMax == 0 {
 		o.DropRowsMax = 4096
+	}
+	if o.GarbageInterval == 0 {
+		o.GarbageInterval = 5 * time.Second
 	}
 	if o.IteratorLifetime == 0 {
 		o.IteratorLifetime = time.Minute

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,6 +49,8 @@ func (s *Store) openPebble() (*pebble.DB, error) {
 		}
 	}
 	opts.Experimental.SpanPolicyFunc = spanPolicy
+	s.compactions = newScheduler()
+	opts.Experimental.CompactionScheduler = s.compactions
 	return pebble.Open(o.Dir, opts)
 }
 
@@ -76,7 +79,8 @@ func (s *Store) listener() *pebble.EventListener {
 
 // noteDamage counts damage that Pebble does not report by itself: that of files of separated values.
 func (s *Store) noteDamage(err error) {
-	if pebble.IsCorruptionError(err) && pebble.ExtractDataCorruptionInfo(err) == nil {
+	var blob *BlobError
+	if errors.As(err, &blob) || pebble.IsCorruptionError(err) && pebble.ExtractDataCorruptionInfo(err) == nil {
 		s.corruptions.Add(1)
 		s.opts.Logf("value file damaged", "err", err)
 	}

@@ -97,12 +97,15 @@ func (s *Store) get(row, dst []byte) ([]byte, bool, error) {
 	if errors.Is(err, pebble.ErrNotFound) {
 		return dst, false, nil
 	}
+	if err == nil {
+		dst = append(dst, v...)
+		err = closer.Close() // this is where a value of its own file that could not be read is told
+	}
 	if err != nil {
 		s.noteDamage(err)
 		return dst, false, err
 	}
-	dst = append(dst, v...)
-	return dst, true, closer.Close()
+	return dst, true, nil
 }
 
 // droppedBelow says whether what Pebble has of slot is waiting to be dropped.

@@ -21,6 +21,7 @@ type Staged struct {
 	chunks bool
 	drops  int64 // how often the slot had been dropped when this began
 	batch  *pebble.Batch
+	piece  int // bytes after which the batch is written
 	rows   int
 	taken  bool
 }
@@ -39,16 +40,19 @@ func stagedKey() []byte { return []byte{layout.SpaceNode, 'g'} }
 
 // Stage begins a value in slot; chunks for a string. The caller holds no lock.
 func (s *Store) Stage(slot uint16, chunks bool) (*Staged, error) {
-	// A drop that waits to be applied would take what is staged now with it.
-	for s.droppedBelow(slot) {
+	// A drop that waits to be applied would take what is staged now with it. The count comes first: a drop after it
+	// makes the value stale, one before it is waited for.
+	drops := s.slots[slot].drops.Load()
+	for s.dropWaits(slot) {
 		if err := s.Apply(); err != nil {
 			return nil, err
 		}
 	}
-	g := &Staged{s: s, slot: slot, gen: s.nextGen.Add(1) - 1, chunks: chunks, drops: s.slots[slot].drops.Load()}
+	g := &Staged{s: s, slot: slot, gen: s.nextGen.Add(1) - 1, chunks: chunks, drops: drops}
+	// A batch of half a memtable or more becomes a memtable of its own.
+	g.piece = int(min(stagePiece, s.opts.memTableBytes()/4))
 	g.batch = s.db.NewBatch()
-	listed := layout.Drop{Chunks: chunks, Count: ^uint64(0)}
-	err := g.batch.Set(layout.AppendDropKey(nil, slot, g.gen), listed.Append(nil), nil)
+	err := g.list()
 	if err == nil {
 		err = s.raiseStaged(g.batch, g.gen+1)
 	}
@@ -56,6 +60,20 @@ func (s *Store) Stage(slot uint16, chunks bool) (*Staged, error) {
 		return nil, errors.Join(err, g.batch.Close())
 	}
 	return g, nil
+}
+
+// list puts the generation among those to be dropped.
+func (g *Staged) list() error {
+	listed := layout.Drop{Chunks: g.chunks, Count: ^uint64(0)}
+	return g.batch.Set(layout.AppendDropKey(nil, g.slot, g.gen), listed.Append(nil), nil)
+}
+
+// dropWaits is droppedBelow for who does not hold the slot's lock.
+func (s *Store) dropWaits(slot uint16) bool {
+	mu := &s.slots[slot].mu
+	mu.RLock()
+	defer mu.RUnlock()
+	return s.droppedBelow(slot)
 }
 
 // raiseStaged writes a number above all generations staged so far, before any of their rows.
@@ -82,10 +100,15 @@ func (g *Staged) Put(element, val []byte) error {
 		row = layout.AppendElementKey(nil, g.slot, g.gen, element)
 	}
 	g.rows++
+	if g.batch.Empty() { // a drop of the slot may have taken the list's row
+		if err := g.list(); err != nil {
+			return err
+		}
+	}
 	if err := g.batch.Set(row, val, nil); err != nil {
 		return err
 	}
-	if g.batch.Len() < stagePiece {
+	if g.batch.Len() < g.piece {
 		return nil
 	}
 	return g.Finish()
@@ -109,10 +132,14 @@ func (g *Staged) Gen() uint64 { return g.gen }
 // Rows counts the rows put.
 func (g *Staged) Rows() int { return g.rows }
 
+// Stale says whether the slot was emptied since g began: its rows are gone, stage the value again. With the slot's
+// lock held, an answer of no holds until the commit, unless the transaction itself drops the slot.
+func (g *Staged) Stale() bool { return g.s.slots[g.slot].drops.Load() != g.drops }
+
 // Adopt makes the staged rows those of a record that the transaction commits; the caller sets the record's Gen.
 // ErrDropped: the rows are gone, stage the value again.
 func (t *Txn) Adopt(g *Staged) error {
-	if t.s.slots[g.slot].drops.Load() != g.drops || t.isDropped(g.slot) {
+	if g.Stale() || t.isDropped(g.slot) {
 		return ErrDropped
 	}
 	t.putRow(g.slot, layout.AppendDropKey(nil, g.slot, g.gen), nil, true)

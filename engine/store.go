@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,12 +18,13 @@ import (
 
 // Store is all keys and values of a node.
 type Store struct {
-	opts    Options
-	db      *pebble.DB
-	blocks  *pebble.Cache
-	fs      *orderedFS
-	logs    atomic.Pointer[Log]
-	effects Effects
+	opts        Options
+	db          *pebble.DB
+	blocks      *pebble.Cache
+	compactions *scheduler
+	fs          *orderedFS
+	logs        atomic.Pointer[Log]
+	effects     Effects
 
 	routing  atomic.Pointer[Routing]
 	slots    [16384]slotState
@@ -34,6 +36,8 @@ type Store struct {
 	lanes    atomic.Int64
 	nextGen  atomic.Uint64
 	drops    drops
+	versions rowVersions
+	garbage  garbage
 
 	staging   sync.Mutex
 	stagedGen uint64 // above all generations ever staged; under staging
@@ -55,6 +59,8 @@ type Store struct {
 
 	wake        chan struct{}
 	stop        chan struct{}
+	life        context.Context // ends with stop
+	endLife     context.CancelFunc
 	applierDone chan struct{}
 	background  sync.WaitGroup
 	room        *sync.Cond
@@ -91,6 +97,7 @@ func Open(o Options) (*Store, *Opened, error) {
 	}
 	var none Log = &replayLog{}
 	s.logs.Store(&none)
+	s.life, s.endLife = context.WithCancel(context.Background())
 	s.fs.barrier = func() error { return s.attached().SyncAll() }
 	s.routing.Store(&Routing{})
 	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
@@ -195,8 +202,10 @@ func (s *Store) Attach(log Log) error {
 	if err := s.flushed(s.durable.Load(), 0); err != nil { // this run of the machine is in the floor file from now on
 		return err
 	}
-	s.background.Add(2)
+	s.compactions.release()
+	s.background.Add(3)
 	go s.watchDisk()
+	go s.collectLoop()
 	go func() { // ends with its walk, or with Close
 		defer s.background.Done()
 		if err := s.findDrops(); err != nil {
@@ -243,6 +252,7 @@ func (s *Store) Abandon() error {
 
 func (s *Store) halt() error {
 	close(s.stop)
+	s.endLife()
 	<-s.applierDone
 	s.background.Wait()
 	for s.flushing.Load() {

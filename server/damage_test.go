@@ -444,12 +444,13 @@ func (f *flipRun) check(t *testing.T, p flip, damaged files) string {
 		return "refused"
 	}
 	x := newSession(d.Server)
-	failed := 0
+	failed, lastFail := 0, ""
 	for cmd, want := range f.want {
 		switch got := x.do(strings.Fields(cmd)...); {
 		case got == want:
 		case strings.HasPrefix(got, "-IOERR"), got == "" && strings.HasPrefix(cmd, "HGETALL"), got == "" && strings.HasPrefix(cmd, "GET"):
 			failed++
+			lastFail = cmd + " answers " + got
 			x = newSession(d.Server)
 		default:
 			t.Errorf("%v: %s is %.100q, want %.100q\n%s", p, cmd, got, want, &d.log)
@@ -461,10 +462,10 @@ func (f *flipRun) check(t *testing.T, p flip, damaged files) string {
 		return "without effect"
 	}
 	if p.kind != "table" && p.kind != "blob" {
-		t.Errorf("%v: %d reads fail", p, failed)
+		t.Errorf("%v: %d reads fail: %s", p, failed, lastFail)
 	}
 	if d.store.Corruptions() == 0 {
-		t.Errorf("%v: %d reads fail, and no damage was counted", p, failed)
+		t.Errorf("%v: %d reads fail, and no damage was counted: %s", p, failed, lastFail)
 	}
 	if failed == len(f.want) {
 		return "costs everything"
@@ -502,7 +503,7 @@ func (f *flipRun) goOn(t *testing.T, p flip, d *damaged, x *session) {
 
 // namesDamage says whether an error tells a person which file or row to look at.
 func namesDamage(err error) bool {
-	for _, word := range []string{"cairn/log/", "log segment", "cairn/store", "MANIFEST", "table", "blob", "OPTIONS", "marker", "floor file"} {
+	for _, word := range []string{"cairn/log/", "log segment", "cairn/store", "MANIFEST", "pebble: file 0", "OPTIONS", "marker", "floor file"} {
 		if strings.Contains(err.Error(), word) {
 			return true
 		}

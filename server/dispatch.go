@@ -132,6 +132,9 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 	c.lastCmd.Store(cmd)
 	began, errs := c.stamp, c.ctx.Failed
 	s.execute(c, cmd, args)
+	if len(c.ctx.Expired) > 0 {
+		s.expireMet(c)
+	}
 	c.stamp = time.Now()
 	st := cmd.Stats()
 	st.Calls.Add(1)
@@ -165,6 +168,9 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 	}
 	c.slots = command.SortSlots(slots)
 	write := cmd.Is(command.Write)
+	if cmd.Stage != nil {
+		defer s.closeStaged(c)
+	}
 	for {
 		s.pause.wait(c, write || cmd.Is(command.MayReplicate))
 		if write {
@@ -173,9 +179,24 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 				return
 			}
 		}
+		if cmd.Stage != nil && s.redirectArgs(c, s.store.Routing(), cmd, args) == "" {
+			c.prepare(s, cmd, args, s.clock())
+			if err := c.ctx.Stage(); err != nil {
+				c.fail(err)
+				return
+			}
+		}
 		if s.attempt(c, cmd, args, write) {
 			return
 		}
+		s.closeStaged(c)
+	}
+}
+
+// closeStaged lets go of values that were staged for a command, used or not.
+func (s *Server) closeStaged(c *client) {
+	if err := c.ctx.CloseStaged(); err != nil {
+		s.log.Warning("a staged value could not be closed", "err", err)
 	}
 }
 
@@ -200,6 +221,13 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 		return true
 	}
 	c.prepare(s, cmd, args, nowMs)
+	if ok, err := c.ctx.StagedHolds(); err != nil || !ok {
+		c.txn.End()
+		if err != nil {
+			c.fail(err)
+		}
+		return err != nil
+	}
 	if err := c.ctx.Execute(); err != nil {
 		c.waitFor(c.txn.End())
 		c.fail(err)
@@ -212,6 +240,9 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 		return false
 	}
 	c.waitFor(end)
+	if write {
+		c.ctx.Expired = c.ctx.Expired[:0] // the commit deleted them
+	}
 	if len(c.access) > 0 {
 		c.applyAccess()
 	}

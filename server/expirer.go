@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cairn/engine"
+	"cairn/internal/slot"
 )
 
 // The expirer deletes keys whose time has passed, found by the deadline index, a few at a time so that no
@@ -30,12 +31,42 @@ func (s *Server) expireLoop() {
 	}
 }
 
-// mayExpire says whether this node may delete by itself now: not as a replica, not while clients are paused
-// (the offset must stand still), not when told not to.
-func (s *Server) mayExpire() bool {
+// mayExpire says whether the expirer may delete now: not when told not to.
+func (s *Server) mayExpire() bool { return !s.stats.expiryOff.Load() && s.mayDelete() }
+
+// mayDelete says whether this node may delete by itself now: not as a replica, not while clients are paused
+// (the offset must stand still).
+func (s *Server) mayDelete() bool {
 	r := s.store.Routing()
 	writes, _ := s.pause.paused()
-	return !r.Replica && !r.WritesPaused && !writes && !s.stats.expiryOff.Load()
+	return !r.Replica && !r.WritesPaused && !writes
+}
+
+// expireMet deletes the keys that a command met with their time passed and did not delete itself: it reads only,
+// or was refused for what it found. It comes before the command's reply, as in
+// Redis: who was told that a key is gone does not find it counted, and its event has been sent. Each is an entry of
+// its own, since they may be in any slots. A failure is left to the expirer, which meets it again.
+func (s *Server) expireMet(c *client) {
+	names := c.ctx.Expired
+	c.ctx.Expired = nil
+	if !s.mayDelete() || s.store.Reserve(0) != nil {
+		return
+	}
+	txn := s.store.NewTxn() // the replies may still read from c.txn
+	for _, name := range names {
+		txn.Begin([]uint16{slot.Of(name)}, true, s.clock())
+		_, err := txn.Key(name)
+		if r := txn.Routing(); err != nil || r.Replica || r.WritesPaused {
+			txn.End()
+			return
+		}
+		end, err := txn.Commit()
+		if err != nil {
+			return
+		}
+		c.waitFor(end)
+	}
+	s.events.deliver(s)
 }
 
 func (s *Server) expireRound(txn *engine.Txn) {

@@ -110,6 +110,9 @@ func (s *Server) Exec(x *command.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if plan.stage {
+		defer s.closeStaged(c)
+	}
 	for {
 		s.pause.wait(c, plan.write)
 		if plan.write {
@@ -117,10 +120,32 @@ func (s *Server) Exec(x *command.Ctx) error {
 				return command.Reply("MISCONF " + err.Error())
 			}
 		}
+		if plan.stage && s.redirectExec(c, s.store.Routing()) == "" {
+			if err := s.stageQueued(c); err != nil {
+				return err
+			}
+		}
 		if s.attemptExec(c, x, plan) {
 			return nil
 		}
+		if plan.stage {
+			s.closeStaged(c)
+		}
 	}
+}
+
+// stageQueued stages what the gathered commands bring.
+func (s *Server) stageQueued(c *client) error {
+	for _, q := range c.multi.queue {
+		if q.cmd.Stage == nil {
+			continue
+		}
+		c.prepare(s, q.cmd, q.args, s.clock())
+		if err := c.ctx.Stage(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // execPlan is the lock set of a transaction, known before anything of it runs.
@@ -128,6 +153,7 @@ type execPlan struct {
 	slots []uint16
 	all   bool
 	write bool
+	stage bool // a command may have something to stage
 }
 
 func (s *Server) planExec(c *client) (p execPlan, err error) {
@@ -136,6 +162,7 @@ func (s *Server) planExec(c *client) (p execPlan, err error) {
 			p.all = true
 		}
 		p.write = p.write || q.cmd.Is(command.Write)
+		p.stage = p.stage || q.cmd.Stage != nil
 		if q.cmd.Is(command.DenyOOM) {
 			if err := s.store.Gate(); err != nil {
 				return p, command.Reply("EXECABORT Transaction discarded because of: " + err.Error())
@@ -175,6 +202,13 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 		x.W.NullArray()
 		return true
 	}
+	if ok, err := x.StagedHolds(); err != nil || !ok {
+		c.txn.End()
+		if err != nil {
+			c.fail(err)
+		}
+		return err != nil
+	}
 	s.execAll(c, x, nowMs)
 	end, err := c.txn.Commit()
 	if err == engine.ErrRerouted { //nolint:errorlint // Commit returns it bare
@@ -183,6 +217,9 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 		return false
 	}
 	c.waitFor(end)
+	if p.write {
+		c.ctx.Expired = c.ctx.Expired[:0] // the commit deleted them
+	}
 	if len(c.access) > 0 {
 		c.applyAccess()
 	}

@@ -26,7 +26,9 @@ func replay(s *Server, store *engine.Store, log *wal.Log, offset int64) (entries
 	}
 	defer r.Close()
 	x, reigns := newExecutor(s, store), log.Reigns()
-	in := &entryReader{r: io.LimitReader(r, end-offset), offset: offset}
+	ahead := newReadAhead(s.table, store)
+	defer ahead.close()
+	in := &entryReader{r: io.LimitReader(r, end-offset), offset: offset, ahead: ahead.commands}
 	for {
 		e, err := in.next()
 		if err == io.EOF {
@@ -94,10 +96,23 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 	if err := x.store.Reserve(len(raw)); err != nil {
 		return err
 	}
-	if all {
-		x.txn.BeginAll(true, engine.Forever)
-	} else {
-		x.txn.Begin(command.SortSlots(x.slots), true, engine.Forever)
+	defer x.ctx.CloseStaged() //nolint:errcheck // a batch that is given up
+	for holds := false; !holds; {
+		if err := x.stage(commands); err != nil {
+			return err
+		}
+		if all {
+			x.txn.BeginAll(true, engine.Forever)
+		} else {
+			x.txn.Begin(command.SortSlots(x.slots), true, engine.Forever)
+		}
+		var err error
+		if holds, err = x.ctx.StagedHolds(); err != nil || !holds {
+			x.txn.End()
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for _, args := range commands {
 		if err := x.one(args); err != nil {
@@ -107,6 +122,22 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 	}
 	_, err := x.txn.CommitEntry(raw)
 	return err
+}
+
+// stage stages the large values that the commands bring, before any lock, as it was done when they ran first.
+func (x *executor) stage(commands [][][]byte) error {
+	for _, args := range commands {
+		cmd, ok := x.table.Lookup(args)
+		if cmd == nil || !ok || cmd.Stage == nil || !cmd.ArityOK(len(args)) {
+			continue
+		}
+		x.ctx.Reset(cmd, args)
+		x.ctx.NowMs = x.clock()
+		if err := x.ctx.Stage(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (x *executor) one(args [][]byte) error {
@@ -135,6 +166,7 @@ type entryReader struct {
 	at     int   // parsed up to here
 	offset int64 // of buf[at] in the stream
 	eof    bool
+	ahead  func(buf []byte) // sees what was read before it is cut into entries; may be nil
 }
 
 // entry is valid until the next one is read.
@@ -197,6 +229,9 @@ func (e *entryReader) fill(start *int, out *entry) error {
 	e.buf = next[:have+n]
 	e.at, *start = 0, 0
 	out.commands = nil
+	if e.ahead != nil {
+		e.ahead(e.buf)
+	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		e.eof = true
 		return nil

@@ -48,7 +48,13 @@ type Ctx struct {
 	Failed int
 	// Hits and Misses count the keys that were read, found and not. Who runs the commands takes them away.
 	Hits, Misses int64
+	// Expired names keys that were met with their time passed. Their deletion is part of what a writing transaction
+	// commits; where nothing was committed, who runs the commands may delete them. The names live as long as the
+	// arguments.
+	Expired [][]byte
 
+	staged     []staged
+	stagings   int // how often what was staged did not hold
 	streams    []Stream
 	propagated bool
 	suppressed bool
@@ -126,6 +132,9 @@ func (c *Ctx) Key(name []byte) (*engine.Key, error) {
 	if err == nil && c.Cmd.Flags&ReadOnly != 0 {
 		c.CountRead(k)
 	}
+	if err == nil && k.Expired() {
+		c.meetExpired(name)
+	}
 	return k, err
 }
 
@@ -135,7 +144,19 @@ func (c *Ctx) KeyNoTouch(name []byte) (*engine.Key, error) {
 	if err == nil && c.Cmd.Flags&ReadOnly != 0 {
 		c.CountRead(k)
 	}
+	if err == nil && k.Expired() {
+		c.meetExpired(name)
+	}
 	return k, err
+}
+
+// expiredMost bounds Expired. What a command meets beyond it waits for the expirer.
+const expiredMost = 1024
+
+func (c *Ctx) meetExpired(name []byte) {
+	if !c.Replaying && len(c.Expired) < expiredMost {
+		c.Expired = append(c.Expired, name)
+	}
 }
 
 // CountRead counts a key that was looked up to be read. Commands that write call it for the keys whose value they

@@ -30,11 +30,11 @@ func dumpCommands() []Command {
 		},
 		{
 			Name: "restore", Arity: -4, Flags: Write | DenyOOM | Keyspace | Dangerous, Keys: keyRestore,
-			Group: "generic", Since: "2.6.0", Summary: "Makes a key of what DUMP gave.", Run: restore,
+			Group: "generic", Since: "2.6.0", Summary: "Makes a key of what DUMP gave.", Run: restore, Stage: stageRestore,
 		},
 		{
 			Name: "restore-asking", Arity: -4, Flags: Write | DenyOOM | Asking | Keyspace | Dangerous, Keys: keyRestore,
-			Group: "server", Since: "3.0.0", Summary: "RESTORE into a slot that is arriving.", Run: restore,
+			Group: "server", Since: "3.0.0", Summary: "RESTORE into a slot that is arriving.", Run: restore, Stage: stageRestore,
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"cairn/engine"
 	"cairn/engine/layout"
+	"cairn/internal/slot"
 	"cairn/replication/rdb"
 )
 
@@ -78,21 +79,22 @@ func restore(c *Ctx) error {
 	if at < 0 {
 		return errRestoreTTL
 	}
-	body, _, err := rdb.VerifyDump(c.Args[3])
-	if err != nil {
-		return errDumpFooter
+	var body []byte
+	ready := c.hasStaged(c.Args[3])
+	if !ready {
+		if body, _, err = rdb.VerifyDump(c.Args[3]); err != nil {
+			return errDumpFooter
+		}
 	}
 	if at != 0 && !o.absTTL {
 		at += c.NowMs // may wrap, to a time that has passed, as in Redis
 	}
 	if at != 0 && hasPassed(c, at) {
-		return restoreExpired(c, k, body)
+		return restoreExpired(c, k, body, ready)
 	}
-	sink := restoreSink{c: c, k: k, payload: body}
-	if err := rdb.DecodeValue(body, &sink); err != nil {
+	if err := restoreValue(c, k, body); err != nil {
 		return restoreError(err)
 	}
-	sink.store()
 	if at != 0 {
 		setDeadline(k, at)
 		if !o.absTTL {
@@ -109,11 +111,66 @@ func restore(c *Ctx) error {
 	return nil
 }
 
+// restoreValue makes the payload's value that of k, without a deadline.
+func restoreValue(c *Ctx, k *engine.Key, body []byte) (err error) {
+	if c.adopt(k, c.Args[3]) {
+		c.Txn.Put(k)
+		return nil
+	}
+	if body == nil { // it was staged, and the transaction has emptied the slot since
+		if body, _, err = rdb.VerifyDump(c.Args[3]); err != nil {
+			return err
+		}
+	}
+	sink := restoreSink{c: c, k: k, payload: body}
+	if err := rdb.DecodeValue(body, &sink); err != nil {
+		return err
+	}
+	sink.store()
+	return nil
+}
+
+// What a payload brings may be packed, so the payload of a value worth staging can be much smaller than that. A
+// string tells its length first; the rows of other values are staged from a payload of stageRowsFrom bytes on.
+const (
+	stageLookFrom = 8 << 10
+	stageRowsFrom = 32 << 10
+)
+
+var errNotStaged = errors.New("value is too small to be staged")
+
+// stageRestore stages the value of a large payload that is sound.
+func stageRestore(c *Ctx) error {
+	if len(c.Args) < 4 || len(c.Args[3]) < stageLookFrom {
+		return nil
+	}
+	body, _, err := rdb.VerifyDump(c.Args[3])
+	if err != nil {
+		return nil //nolint:nilerr // the handler answers it
+	}
+	name := c.Args[1]
+	sink := restoreSink{c: c, k: &engine.Key{Name: name, Slot: slot.Of(name), Hash: layout.Hash(name)}, payload: body, stage: true}
+	err = rdb.DecodeValue(body, &sink)
+	if sink.out == nil {
+		return nil // small in the store, or of no use
+	}
+	if err != nil {
+		err = errors.Join(err, sink.out.Close())
+		if _, answer := Recover(err); answer || errors.Is(err, rdb.ErrBadFormat) {
+			return nil
+		}
+		return fmt.Errorf("stage the value of key %.64q: %w", name, err)
+	}
+	return c.addStaged(staged{arg: c.Args[3], rows: sink.out, rec: sink.record()}, nil)
+}
+
 // restoreExpired is RESTORE of a value whose time has passed: the payload has to be sound all the same, and
 // what REPLACE would have replaced goes.
-func restoreExpired(c *Ctx, k *engine.Key, body []byte) error {
-	if err := rdb.DecodeValue(body, rdb.Discard{}); err != nil {
-		return restoreError(err)
+func restoreExpired(c *Ctx, k *engine.Key, body []byte, sound bool) error {
+	if !sound {
+		if err := rdb.DecodeValue(body, rdb.Discard{}); err != nil {
+			return restoreError(err)
+		}
 	}
 	if k.Exists() {
 		c.Txn.Delete(k)
@@ -141,6 +198,9 @@ type restoreSink struct {
 
 	rec    layout.Record  // of a hash
 	buf    []byte         // the packed hash, the small string, or the long string's next chunk
+	stage  bool           // rows are to be staged rather than put into the transaction
+	out    *engine.Staged // where they go then
+	next   int64          // number of the next chunk that goes there
 	rows   *engine.Key    // holds the record of what goes to rows, under a generation of its own
 	chunks *stringBuilder // of a long string
 
@@ -148,6 +208,9 @@ type restoreSink struct {
 }
 
 func (s *restoreSink) Begin(kind rdb.Kind, size uint64) error {
+	if s.stage && kind != rdb.KindString && len(s.payload) < stageRowsFrom {
+		return errNotStaged
+	}
 	switch kind {
 	case rdb.KindString:
 		return s.beginString(int64(size))
@@ -166,7 +229,7 @@ func errUnsupported(what string) Reply {
 }
 
 // startRows makes a key for rows that nobody else knows of. From here on the payload must not fail any more.
-func (s *restoreSink) startRows() error {
+func (s *restoreSink) startRows(chunks bool) (err error) {
 	if !s.checked {
 		if err := rdb.DecodeValue(s.payload, rdb.Discard{}); err != nil {
 			return err
@@ -174,30 +237,57 @@ func (s *restoreSink) startRows() error {
 		s.checked = true
 	}
 	s.rows = &engine.Key{Name: s.k.Name, Slot: s.k.Slot, Hash: s.k.Hash}
-	return nil
+	if s.stage {
+		s.out, err = s.c.Host.Store().Stage(s.k.Slot, chunks)
+	}
+	return err
 }
 
 func (s *restoreSink) beginString(length int64) error {
+	if s.stage && length < engine.StageFrom {
+		return errNotStaged
+	}
 	if length <= layout.ChunkedOver {
 		return nil
 	}
-	if err := s.startRows(); err != nil {
+	if err := s.startRows(true); err != nil {
 		return err
 	}
-	s.chunks = buildString(s.c.Txn, s.rows, length, EncRaw, 0)
+	if s.stage {
+		s.rows.Rec = layout.Record{Type: layout.String, Form: layout.Rows, Enc: EncRaw, Gen: s.out.Gen(), Count: uint64(length)}
+	} else {
+		s.chunks = buildString(s.c.Txn, s.rows, length, EncRaw, 0)
+	}
 	s.buf = make([]byte, 0, layout.ChunkBytes)
 	return nil
 }
 
 // StringChunk cuts the string into chunks of ChunkBytes, however it comes.
 func (s *restoreSink) StringChunk(b []byte) error {
-	for s.chunks != nil && len(s.buf)+len(b) >= layout.ChunkBytes {
+	for s.rows != nil && len(s.buf)+len(b) >= layout.ChunkBytes {
 		n := layout.ChunkBytes - len(s.buf)
-		s.chunks.add(append(s.buf, b[:n]...))
+		if err := s.addChunk(append(s.buf, b[:n]...)); err != nil {
+			return err
+		}
 		s.buf, b = s.buf[:0], b[n:]
 	}
 	s.buf = append(s.buf, b...)
 	return nil
+}
+
+func (s *restoreSink) addChunk(part []byte) error {
+	if !s.stage {
+		s.chunks.add(part)
+		return nil
+	}
+	element := chunkElement(s.next)
+	s.next++
+	stored := trimZeroes(part)
+	s.rows.Rec.Bytes += uint64(len(stored))
+	if len(stored) == 0 {
+		return nil
+	}
+	return s.out.Put(element[:], stored)
 }
 
 // HashField adds a field; the decoder has seen to it that all are different.
@@ -218,8 +308,7 @@ func (s *restoreSink) HashField(field, value []byte, deadlineMs int64) error {
 			return err
 		}
 	}
-	s.putField(field, value)
-	return nil
+	return s.putField(field, value)
 }
 
 // pack adds a field to the packed hash, which becomes rows when it is too long then.
@@ -233,10 +322,15 @@ func (s *restoreSink) pack(field, value []byte) error {
 
 // unpack moves what was packed so far into rows.
 func (s *restoreSink) unpack() error {
-	if err := s.startRows(); err != nil {
+	if err := s.startRows(false); err != nil {
 		return err
 	}
-	s.rows.Rec = layout.Record{Type: layout.HashType, Form: layout.Rows, Gen: s.c.Txn.NewGeneration()}
+	s.rows.Rec = layout.Record{Type: layout.HashType, Form: layout.Rows}
+	if s.stage {
+		s.rows.Rec.Gen = s.out.Gen()
+	} else {
+		s.rows.Rec.Gen = s.c.Txn.NewGeneration()
+	}
 	p, err := layout.OpenPackedHash(s.buf)
 	for err == nil {
 		var f layout.HashField
@@ -244,14 +338,19 @@ func (s *restoreSink) unpack() error {
 		if f, ok, err = p.Next(); !ok {
 			break
 		}
-		s.putField(f.Name, f.Value)
+		err = s.putField(f.Name, f.Value)
 	}
 	s.buf = nil
 	return err
 }
 
-func (s *restoreSink) putField(field, value []byte) {
-	s.c.Txn.PutElement(s.rows, layout.AppendHashElement(nil, field), layout.AppendHashValue(nil, value, 0))
+func (s *restoreSink) putField(field, value []byte) error {
+	element, row := layout.AppendHashElement(nil, field), layout.AppendHashValue(nil, value, 0)
+	if s.stage {
+		return s.out.Put(element, row)
+	}
+	s.c.Txn.PutElement(s.rows, element, row)
+	return nil
 }
 
 // ListItem, SetMember and ZSetMember are not called: Begin refused.
@@ -261,23 +360,29 @@ func (s *restoreSink) ZSetMember([]byte, float64) error { return nil }
 
 // End hears that the value was whole; store puts it in its place.
 func (s *restoreSink) End() error {
-	if s.chunks != nil && len(s.buf) > 0 {
-		s.chunks.add(s.buf)
+	if s.rows != nil && s.rows.Rec.Type == layout.String && len(s.buf) > 0 {
+		return s.addChunk(s.buf)
 	}
 	return nil
+}
+
+// record is that of a value with rows.
+func (s *restoreSink) record() layout.Record {
+	if s.rows.Rec.Type == layout.String {
+		return s.rows.Rec
+	}
+	s.rec.Form, s.rec.Gen = layout.Rows, s.rows.Rec.Gen
+	return s.rec
 }
 
 // store makes the decoded value the one of the key, without a deadline.
 func (s *restoreSink) store() {
 	switch {
-	case s.chunks != nil:
-		s.k.Rec = s.rows.Rec
+	case s.rows != nil:
+		s.k.Rec = s.record()
 	case s.rec.Type == 0:
 		setString(s.c.Txn, s.k, s.buf, stringEncoding(s.buf), 0)
 		return
-	case s.rows != nil:
-		s.rec.Form, s.rec.Gen = layout.Rows, s.rows.Rec.Gen
-		s.k.Rec = s.rec
 	default:
 		s.rec.Count, s.rec.Bytes, s.rec.Body = 0, 0, s.buf
 		s.k.Rec = s.rec

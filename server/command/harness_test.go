@@ -44,6 +44,8 @@ type node struct {
 	txn      *engine.Txn
 	proto    int
 	events   []string
+
+	beforeLocks func() // called between staging and the locks
 }
 
 func newNode(t *testing.T) *node {
@@ -103,11 +105,14 @@ func (n *node) run(w *resp.Writer, args [][]byte) {
 	c := &Ctx{Txn: n.txn, Host: n, NowMs: n.now, W: w}
 	c.Reset(cmd, args)
 	slots, _ := cmd.AppendSlots(nil, args)
-	if cmd.Is(AllSlots) {
-		n.txn.BeginAll(cmd.Is(Write), n.now)
-	} else if !cmd.Is(NoKeysTxn) {
-		n.txn.Begin(SortSlots(slots), cmd.Is(Write), n.now)
-	}
+	defer n.closeStaged(c)
+	n.staged(c, [][][]byte{args}, func() {
+		if cmd.Is(AllSlots) {
+			n.txn.BeginAll(cmd.Is(Write), n.now)
+		} else if !cmd.Is(NoKeysTxn) {
+			n.txn.Begin(SortSlots(slots), cmd.Is(Write), n.now)
+		}
+	})
 	if err := c.Execute(); err != nil {
 		n.txn.End()
 		c.ReplyError(err)
@@ -119,6 +124,38 @@ func (n *node) run(w *resp.Writer, args [][]byte) {
 		}
 	}
 	n.finish(w, c)
+}
+
+// staged stages what commands bring and begins their transaction.
+func (n *node) staged(c *Ctx, commands [][][]byte, begin func()) {
+	n.t.Helper()
+	for {
+		for _, args := range commands {
+			cmd, _ := n.table.Lookup(args)
+			c.Reset(cmd, args)
+			if err := c.Stage(); err != nil {
+				n.t.Fatalf("stage %.60q: %v", args, err)
+			}
+		}
+		if n.beforeLocks != nil {
+			n.beforeLocks()
+		}
+		begin()
+		ok, err := c.StagedHolds()
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if ok {
+			return
+		}
+		n.txn.End()
+	}
+}
+
+func (n *node) closeStaged(c *Ctx) {
+	if err := c.CloseStaged(); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // finish puts the streamed parts of the reply in their places.

@@ -11,8 +11,8 @@ import (
 // testdata/keyspace was recorded from redis-server.
 //
 // Limits. DEL, UNLINK and RENAME within a slot cost the same at any size: rows are unlinked or stay where they
-// are. COPY, and RENAME from one slot to another, copy a large value row by row; the copies are in memory until
-// the commit.
+// are. COPY, and RENAME from one slot to another, copy a large value row by row before they take a lock; when the
+// source keeps changing meanwhile, under the lock, and then the copies are in memory until the commit.
 //
 // Deliberate differences. There is one database: COPY ... DB takes 0 only. UNLINK is DEL. FLUSHALL is as quick
 // with SYNC as with ASYNC.
@@ -72,15 +72,15 @@ func keyspaceCommands() []Command {
 		},
 		{
 			Name: "rename", Arity: 3, Flags: Write | Keyspace, Keys: keysRename, Group: "generic", Since: "1.0.0",
-			Summary: "Gives a key another name, over whatever had it.", Run: func(c *Ctx) error { return rename(c, false) },
+			Summary: "Gives a key another name, over whatever had it.", Run: func(c *Ctx) error { return rename(c, false) }, Stage: stageMoved,
 		},
 		{
 			Name: "renamenx", Arity: 3, Flags: Write | Fast | Keyspace, Keys: keysNewNX, Group: "generic", Since: "1.0.0",
-			Summary: "Gives a key another name that is free.", Run: func(c *Ctx) error { return rename(c, true) },
+			Summary: "Gives a key another name that is free.", Run: func(c *Ctx) error { return rename(c, true) }, Stage: stageMoved,
 		},
 		{
 			Name: "copy", Arity: -3, Flags: Write | DenyOOM | Keyspace, Keys: keysCopy, Group: "generic", Since: "6.2.0",
-			Summary: "Copies a key's value and deadline to another key.", Run: copyKey,
+			Summary: "Copies a key's value and deadline to another key.", Run: copyKey, Stage: stageCopy,
 		},
 		{
 			Name: "randomkey", Arity: 1, Flags: ReadOnly | NoKeysTxn | Keyspace, Group: "generic", Since: "1.0.0",
@@ -274,6 +274,11 @@ func copyKey(c *Ctx) error {
 // copyValue gives dst the value and the deadline of src. The rows of a large value are copied under a
 // generation of their own, which no family needs to know about.
 func copyValue(c *Ctx, src, dst *engine.Key) error {
+	if src.Rec.Form == layout.Rows && c.adoptCopy(src, dst) {
+		dst.Rec.Deadline = src.Rec.Deadline
+		c.Txn.Put(dst)
+		return nil
+	}
 	rec := src.Rec
 	switch rec.Form {
 	case layout.ValueRow:
@@ -290,14 +295,14 @@ func copyValue(c *Ctx, src, dst *engine.Key) error {
 	if rec.Form != layout.Rows {
 		return nil
 	}
-	it, err := c.Txn.Elements(src, nil)
+	v, err := c.Txn.View(src)
 	if err != nil {
 		return err
 	}
-	for ; it.Valid(); it.Next() {
-		c.Txn.PutElement(dst, it.Key(), it.Value())
+	for ; v.Valid(); v.Next() {
+		c.Txn.PutElement(dst, v.Key(), v.Value())
 	}
-	return it.Close()
+	return v.Close()
 }
 
 // flush is FLUSHALL and FLUSHDB. It is logged also when there was nothing to delete: a replica may hold what

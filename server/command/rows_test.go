@@ -99,7 +99,8 @@ func (n *node) replay(entry [][][]byte) {
 	n.t.Helper()
 	w := &resp.Writer{Proto: 2}
 	c := &Ctx{Txn: n.txn, Host: n, NowMs: n.now, W: w, Replaying: true}
-	n.txn.BeginAll(true, engine.Forever)
+	defer n.closeStaged(c)
+	n.staged(c, entry, func() { n.txn.BeginAll(true, engine.Forever) })
 	for _, args := range entry {
 		cmd, ok := n.table.Lookup(args)
 		if cmd == nil || !ok {

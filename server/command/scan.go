@@ -40,7 +40,8 @@ type keyFilter struct {
 	pattern  []byte // nil: all
 	typeName []byte // nil: all; a word that is no type matches nothing
 	nowMs    int64
-	onlySlot int // keys that match are in this slot; -1: in any
+	onlySlot int  // keys that match are in this slot; -1: in any
+	meets    *Ctx // learns of expired keys that match; nil for KEYS, which Redis lets delete nothing either
 }
 
 func (f *keyFilter) setPattern(p []byte) {
@@ -69,6 +70,9 @@ func (f *keyFilter) shows(r *keyWalk) bool {
 	rec := r.record()
 	switch {
 	case rec.Deadline != 0 && rec.Deadline < f.nowMs:
+		if f.meets != nil && (f.pattern == nil || glob.Match(f.pattern, r.key(), false)) {
+			f.meets.meetExpired(bytes.Clone(r.key()))
+		}
 		return false
 	case f.typeName != nil && !equalFold(f.typeName, typeName(rec.Type)):
 		return false
@@ -230,7 +234,7 @@ func scan(c *Ctx) error {
 	if !ok {
 		return Reply("ERR invalid cursor")
 	}
-	w := scanWalk{left: defaultScanCount, filter: keyFilter{nowMs: c.NowMs, onlySlot: -1}}
+	w := scanWalk{left: defaultScanCount, filter: keyFilter{nowMs: c.NowMs, onlySlot: -1, meets: c}}
 	var err error
 	for i := 2; i < len(c.Args); i += 2 {
 		switch {
@@ -380,7 +384,7 @@ func pickIn(c *Ctx, s uint16, n int64) (done bool, err error) {
 			r.next()
 		}
 		hit := rank == 0 && r.valid() && r.hash48()>>shift == bucket
-		all := keyFilter{nowMs: c.NowMs}
+		all := keyFilter{nowMs: c.NowMs, meets: c}
 		if done = hit && all.shows(r); done {
 			c.W.Bulk(r.key())
 		}

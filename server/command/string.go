@@ -47,16 +47,16 @@ func stringCommands() []Command {
 	const multi = "request_policy:multi_shard"
 	rows := []Command{
 		{Name: "get", Arity: 2, Flags: ReadOnly | Fast, Keys: keyRO, Since: "1.0.0", Summary: "The value of a string.", Run: get},
-		{Name: "set", Arity: -3, Flags: Write | DenyOOM, Keys: keySet, Since: "1.0.0", Summary: "Sets a string, whatever the key held, with options for conditions and expiry.", Run: set},
-		{Name: "setnx", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyOWI, Since: "1.0.0", Summary: "Sets a string unless the key exists.", Run: setnx},
-		{Name: "setex", Arity: 4, Flags: Write | DenyOOM, Keys: keyOW, Since: "2.0.0", Summary: "Sets a string and its time to live in seconds.", Run: setWithTTL(expireEX)},
-		{Name: "psetex", Arity: 4, Flags: Write | DenyOOM, Keys: keyOW, Since: "2.6.0", Summary: "Sets a string and its time to live in milliseconds.", Run: setWithTTL(expirePX)},
-		{Name: "getset", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyRW, Since: "1.0.0", Summary: "Sets a string and gives the one before.", Run: getset},
+		{Name: "set", Arity: -3, Flags: Write | DenyOOM, Keys: keySet, Since: "1.0.0", Summary: "Sets a string, whatever the key held, with options for conditions and expiry.", Run: set, Stage: stageArg(2)},
+		{Name: "setnx", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyOWI, Since: "1.0.0", Summary: "Sets a string unless the key exists.", Run: setnx, Stage: stageArg(2)},
+		{Name: "setex", Arity: 4, Flags: Write | DenyOOM, Keys: keyOW, Since: "2.0.0", Summary: "Sets a string and its time to live in seconds.", Run: setWithTTL(expireEX), Stage: stageArg(3)},
+		{Name: "psetex", Arity: 4, Flags: Write | DenyOOM, Keys: keyOW, Since: "2.6.0", Summary: "Sets a string and its time to live in milliseconds.", Run: setWithTTL(expirePX), Stage: stageArg(3)},
+		{Name: "getset", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyRW, Since: "1.0.0", Summary: "Sets a string and gives the one before.", Run: getset, Stage: stageArg(2)},
 		{Name: "getdel", Arity: 2, Flags: Write | Fast, Keys: keyGetDel, Since: "6.2.0", Summary: "Gives a string and deletes it.", Run: getdel},
 		{Name: "getex", Arity: -2, Flags: Write | Fast, Keys: keyRW, Since: "6.2.0", Summary: "Gives a string and sets or removes its expiry.", Run: getex},
 		{Name: "mget", Arity: -2, Flags: ReadOnly | Fast, Keys: keysROAll, Since: "1.0.0", Summary: "The values of several strings.", Tips: multi, Run: mget},
-		{Name: "mset", Arity: -3, Flags: Write | DenyOOM, Keys: keysMSet, Since: "1.0.1", Summary: "Sets several strings at once.", Tips: multi + "\nresponse_policy:all_succeeded", Run: mset},
-		{Name: "msetnx", Arity: -3, Flags: Write | DenyOOM, Keys: keysMSetN, Since: "1.0.1", Summary: "Sets several strings unless one of the keys exists.", Tips: multi + "\nresponse_policy:agg_min", Run: msetnx},
+		{Name: "mset", Arity: -3, Flags: Write | DenyOOM, Keys: keysMSet, Since: "1.0.1", Summary: "Sets several strings at once.", Tips: multi + "\nresponse_policy:all_succeeded", Run: mset, Stage: stagePairs},
+		{Name: "msetnx", Arity: -3, Flags: Write | DenyOOM, Keys: keysMSetN, Since: "1.0.1", Summary: "Sets several strings unless one of the keys exists.", Tips: multi + "\nresponse_policy:agg_min", Run: msetnx, Stage: stagePairs},
 		{Name: "append", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyRWI, Since: "2.0.0", Summary: "Appends to a string.", Run: appendString},
 		{Name: "strlen", Arity: 2, Flags: ReadOnly | Fast, Keys: keyROM, Since: "2.2.0", Summary: "The length of a string in bytes.", Run: strlen},
 		{Name: "getrange", Arity: 4, Flags: ReadOnly, Keys: keyRO, Since: "2.4.0", Summary: "A part of a string.", Run: getrange},
@@ -95,6 +95,11 @@ func replyWhole(c *Ctx, k *engine.Key) error {
 // storeString sets a string and tells who listens. Where Redis would note a new key, so do we.
 func storeString(c *Ctx, k *engine.Key, value []byte, enc uint8, deadline int64) {
 	noteNew(c, k)
+	if c.adopt(k, value) {
+		k.Rec.Deadline = deadline
+		c.Txn.Put(k)
+		return
+	}
 	setString(c.Txn, k, value, enc, deadline)
 }
 

@@ -67,7 +67,10 @@ type Command struct {
 	ACL     string // categories that flags and group do not imply, space separated
 	Tips    string // separated by newlines
 	Run     Handler
-	Sub     []Command
+	// Stage writes large values among the arguments to the store before any lock is taken, see stage.go. Most
+	// commands have none.
+	Stage Handler
+	Sub   []Command
 
 	parent *Command
 	stats  *Stats
