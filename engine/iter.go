@@ -65,10 +65,7 @@ func (s *sliceSource) row() (pending.Row, bool) {
 }
 
 // pebbleSource walks Pebble.
-type pebbleSource struct {
-	it *pebble.Iterator
-	s  *Store
-}
+type pebbleSource struct{ it *pebble.Iterator }
 
 func (s *pebbleSource) first(from []byte) { s.it.SeekGE(from) }
 func (s *pebbleSource) next()             { s.it.Next() }
@@ -159,7 +156,6 @@ func (it *Iter) Value() []byte {
 	}
 	v, err := it.inStore.it.ValueAndErr()
 	if err != nil {
-		it.inStore.s.noteDamage(err)
 		it.err = err
 	}
 	return v
@@ -239,7 +235,7 @@ func (t *Txn) walk(slot uint16, lo, hi, from []byte, points ...source) (*Iter, e
 		if err != nil {
 			return nil, err
 		}
-		it.sources = append(it.sources, &pebbleSource{pi, t.s})
+		it.sources = append(it.sources, &pebbleSource{pi})
 	}
 	it.seek(from)
 	if err := it.storeError(); err != nil {

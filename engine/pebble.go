@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,16 +41,24 @@ func (s *Store) openPebble() (*pebble.DB, error) {
 		l.Compression = func() *sstable.CompressionProfile { return sstable.FastCompression }
 	}
 	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
-	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
-		return pebble.ValueSeparationPolicy{
-			Enabled: true, MinimumSize: layout.InlineMax, MaxBlobReferenceDepth: 8,
-			RewriteMinimumAge: 10 * time.Second, TargetGarbageRatio: 0.3,
-		}
-	}
+	opts.Experimental.ValueSeparationPolicy = s.valuePolicy
 	opts.Experimental.SpanPolicyFunc = spanPolicy
 	s.compactions = newScheduler()
 	opts.Experimental.CompactionScheduler = s.compactions
 	return pebble.Open(o.Dir, opts)
+}
+
+// valuePolicy says which values live apart from their tables and when their files are rewritten for the space of
+// those that are gone.
+func (s *Store) valuePolicy() pebble.ValueSeparationPolicy {
+	p := pebble.ValueSeparationPolicy{
+		Enabled: true, MinimumSize: layout.InlineMax, MaxBlobReferenceDepth: 8,
+		RewriteMinimumAge: 10 * time.Second, TargetGarbageRatio: 0.3,
+	}
+	if s.valuesDamaged.Load() {
+		p.TargetGarbageRatio = 1 // never
+	}
+	return p
 }
 
 // spanPolicy keeps everything that is walked in its table; only bulk values may live apart.
@@ -77,13 +84,22 @@ func (s *Store) listener() *pebble.EventListener {
 	}
 }
 
-// noteDamage counts damage that Pebble does not report by itself: that of files of separated values.
-func (s *Store) noteDamage(err error) {
-	var blob *BlobError
-	if errors.As(err, &blob) || pebble.IsCorruptionError(err) && pebble.ExtractDataCorruptionInfo(err) == nil {
-		s.corruptions.Add(1)
-		s.opts.Logf("value file damaged", "err", err)
-	}
+// valueDamaged hears of each damaged block in a file of separated values. Such a file is rewritten no more in
+// this life: the rewrite would fail, and begin again at once.
+func (s *Store) valueDamaged(err error) {
+	s.corruptions.Add(1)
+	s.valuesDamaged.Store(true)
+	s.opts.Logf("value file damaged", "err", err)
+}
+
+// closeDB closes Pebble. It panics when a background rewrite that failed has left a file open, at the very end.
+func (s *Store) closeDB() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("close store in %s: %v", s.opts.Dir, p)
+		}
+	}()
+	return s.db.Close()
 }
 
 // Corruptions counts damaged blocks met since the start.
@@ -110,6 +126,7 @@ const flushCategory = "pebble-memtable-flush"
 type orderedFS struct {
 	vfs.FS
 	barrier func() error
+	damaged func(error) // hears of damage in files of separated values
 }
 
 func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {

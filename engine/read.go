@@ -101,11 +101,7 @@ func (s *Store) get(row, dst []byte) ([]byte, bool, error) {
 		dst = append(dst, v...)
 		err = closer.Close() // this is where a value of its own file that could not be read is told
 	}
-	if err != nil {
-		s.noteDamage(err)
-		return dst, false, err
-	}
-	return dst, true, nil
+	return dst, err == nil, err
 }
 
 // droppedBelow says whether what Pebble has of slot is waiting to be dropped.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -57,18 +58,19 @@ type Store struct {
 	flushing     atomic.Bool
 	floor        floorFile
 
-	wake        chan struct{}
-	stop        chan struct{}
-	life        context.Context // ends with stop
-	endLife     context.CancelFunc
-	applierDone chan struct{}
-	background  sync.WaitGroup
-	room        *sync.Cond
-	written     atomic.Int64 // bytes reserved while there was little room
-	failed      atomic.Pointer[error]
-	corruptions atomic.Int64
-	gateClosed  atomic.Bool
-	diskFree    atomic.Int64
+	wake          chan struct{}
+	stop          chan struct{}
+	life          context.Context // ends with stop
+	endLife       context.CancelFunc
+	applierDone   chan struct{}
+	background    sync.WaitGroup
+	room          *sync.Cond
+	written       atomic.Int64 // bytes reserved while there was little room
+	failed        atomic.Pointer[error]
+	corruptions   atomic.Int64
+	valuesDamaged atomic.Bool
+	gateClosed    atomic.Bool
+	diskFree      atomic.Int64
 }
 
 // Opened says where the store stands, so that its owner can open the log and execute what follows.
@@ -99,6 +101,7 @@ func Open(o Options) (*Store, *Opened, error) {
 	s.logs.Store(&none)
 	s.life, s.endLife = context.WithCancel(context.Background())
 	s.fs.barrier = func() error { return s.attached().SyncAll() }
+	s.fs.damaged = s.valueDamaged
 	s.routing.Store(&Routing{})
 	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("make store folder: %w", err)
@@ -114,11 +117,14 @@ func Open(o Options) (*Store, *Opened, error) {
 		return nil, nil, err
 	}
 	if s.db, err = s.openPebble(); err != nil {
+		if errors.Is(err, syscall.EAGAIN) {
+			err = fmt.Errorf("another node uses this folder: %w", err)
+		}
 		return nil, nil, errors.Join(fmt.Errorf("open store in %s: %w", o.Dir, err), s.releaseCaches())
 	}
 	opened := &Opened{Floor: floor}
 	if err := s.readState(opened); err != nil {
-		return nil, nil, errors.Join(err, s.db.Close(), s.releaseCaches())
+		return nil, nil, errors.Join(err, s.closeDB(), s.releaseCaches())
 	}
 	s.floor.cur.BootID = o.BootID
 	go s.applyLoop()
@@ -137,6 +143,11 @@ func (s *Store) readState(opened *Opened) error {
 		if err := st.Decode(raw); err != nil {
 			return err
 		}
+	}
+	if ok && st.Applied > 0 && !opened.Floor.Exists {
+		return fmt.Errorf("store in %s stands at offset %d and its floor files %s and %s are missing, so nothing proves "+
+			"that it is whole; bring them back, or copy the data from a backup into an empty folder",
+			s.opts.Dir, st.Applied, floorNames[0], floorNames[1])
 	}
 	if st.Applied < opened.Floor.Applied {
 		return fmt.Errorf("store in %s stands at offset %d, but its floor file proves %d was durable: "+
@@ -242,12 +253,12 @@ func (s *Store) Close() error {
 	if err == nil {
 		err = s.floor.write(s.applied.Load(), true)
 	}
-	return errors.Join(err, s.db.Close(), s.releaseCaches())
+	return errors.Join(err, s.closeDB(), s.releaseCaches())
 }
 
 // Abandon ends the store's goroutines and closes Pebble without writing anything, as after a failure.
 func (s *Store) Abandon() error {
-	return errors.Join(s.halt(), s.db.Close(), s.releaseCaches())
+	return errors.Join(s.halt(), s.closeDB(), s.releaseCaches())
 }
 
 func (s *Store) halt() error {

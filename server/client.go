@@ -25,6 +25,7 @@ type client struct {
 	ctx          command.Ctx
 	txn          *engine.Txn
 	slots        []uint16
+	resting      bool  // see rest
 	waitEnd      int64 // the log offset that the gathered replies rest on
 	stamp        time.Time
 	asking       bool

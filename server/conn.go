@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	readChunk  = 16 << 10
-	writeFrom  = 64 << 10 // replies are sent once this much has gathered
-	keepBuffer = 64 << 10 // a larger reply buffer is let go when empty
+	readLeast  = 512             // room for a read; the framer makes more when it is filled
+	restAfter  = 2 * time.Second // without a command
+	writeFrom  = 64 << 10        // replies are sent once this much has gathered
+	keepBuffer = 64 << 10        // a larger reply buffer is let go when empty
 )
 
 func sortClients(all []*client) {
@@ -31,21 +32,32 @@ func (c *client) serve() {
 		if !c.runBuffered() {
 			return
 		}
-		if c.framer.Buffered() == 0 {
-			c.framer.Release()
-		}
 		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
 		c.unparsed.Store(int64(c.framer.Buffered()))
+	}
+}
+
+// rest gives back what a connection that waits does not need. The next command finds it anew, which is why it
+// is not done after every batch.
+func (c *client) rest() {
+	c.resting = true
+	if c.framer.Buffered() == 0 {
+		c.framer.Release()
+	}
+	if c.txn != nil && !c.txn.Open() {
+		c.s.txns.Put(c.txn)
+		c.txn, c.ctx.Txn = nil, nil
 	}
 }
 
 // read waits for bytes. false: the connection has ended.
 func (c *client) read() bool {
 	c.armTimeout()
-	buf := c.framer.Space(readChunk)
+	buf := c.framer.Space(readLeast)
 	n, err := c.conn.Read(buf)
 	if n > 0 {
 		c.framer.Advance(n)
+		c.resting = false
 		c.s.stats.inBytes.Add(int64(n))
 		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
 		c.unparsed.Store(int64(c.framer.Buffered()))
@@ -53,6 +65,7 @@ func (c *client) read() bool {
 		return true
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.idleTooLong() {
+		c.rest()
 		return true
 	}
 	return err == nil

@@ -12,7 +12,7 @@ import (
 // dispatch runs one command of a client and appends its reply.
 func (s *Server) dispatch(c *client, args [][]byte) {
 	if c.txn == nil && !s.loading.Load() {
-		c.txn = s.store.NewTxn() // the data was not open yet when the connection came
+		c.txn = s.takeTxn()
 	}
 	at, streams := len(c.w.Buf), c.ctx.Streams()
 	c.reply = nextReplyMode(c.reply)
@@ -85,12 +85,21 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 	if c.subscribed() && c.w.Proto == 2 && !allowedSubscribed(cmd) {
 		return fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", cmd.FullName())
 	}
+	if cmd.Is(command.Write) && s.tooFewReplicas() {
+		return "NOREPLICAS Not enough good replicas to write."
+	}
 	if cmd.Is(command.DenyOOM) && !s.loading.Load() {
 		if err := s.store.Gate(); err != nil {
 			return "MISCONF " + err.Error() + ": writes are refused until space is free again; deletions go on. See disk-reserve"
 		}
 	}
 	return ""
+}
+
+// tooFewReplicas says whether writes wait for replicas that are not there. None can be attached yet.
+func (s *Server) tooFewReplicas() bool {
+	v := &s.cfg.V
+	return v.MinReplicasToWrite.Load() > 0 && v.MinReplicasMaxLag.Load() > 0
 }
 
 // opensTransaction says whether a command cannot do without the data, though Redis allows it while loading.

@@ -222,6 +222,9 @@ func (c *client) armTimeout() {
 	if d := c.idleLimit(); d > 0 {
 		deadline = time.UnixMilli(c.lastUsed.Load()).Add(d)
 	}
+	if rest := c.stamp.Add(restAfter); !c.resting && (deadline.IsZero() || rest.Before(deadline)) {
+		deadline = rest
+	}
 	_ = c.conn.SetReadDeadline(deadline) // fails on a closed socket, which the read will tell
 }
 

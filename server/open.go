@@ -75,7 +75,16 @@ func (s *Server) open() error {
 
 func (s *Server) openLog(o wal.Options, opened *engine.Opened) error {
 	at := wal.OpenPoint{Applied: opened.Applied, Fresh: opened.Fresh, Floor: -1, History: firstHistory()}
-	if !opened.Fresh {
+	if opened.Fresh {
+		held, err := wal.HoldsData(s.fs, o.Dir)
+		if err != nil {
+			return err
+		}
+		if held {
+			return fmt.Errorf("there is a log in %s but no store beside it: the store's folder is missing; "+
+				"bring it back, or move the log away to start empty", o.Dir)
+		}
+	} else {
 		h, err := decodeHistory(opened.History)
 		if err != nil {
 			return err

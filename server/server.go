@@ -40,6 +40,7 @@ type Server struct {
 	routes    routes
 	admin     adminState
 
+	txns     sync.Pool // of *engine.Txn, for connections that have something to run
 	started  time.Time
 	loading  atomic.Bool
 	draining atomic.Bool
@@ -136,6 +137,14 @@ func (s *Server) close() error {
 		return fmt.Errorf("close data: %w", err)
 	}
 	return nil
+}
+
+// takeTxn gives a transaction for a batch of commands; an idle connection has none.
+func (s *Server) takeTxn() *engine.Txn {
+	if t, ok := s.txns.Get().(*engine.Txn); ok {
+		return t
+	}
+	return s.store.NewTxn()
 }
 
 // Settings, Store and Table are for command handlers.

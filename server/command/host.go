@@ -19,7 +19,7 @@ type Settings struct {
 // DefaultSettings fills s with Redis's defaults.
 func (s *Settings) DefaultSettings() {
 	s.ProtoMaxBulk.Store(512 << 20)
-	s.HashMaxEntries.Store(128)
+	s.HashMaxEntries.Store(512)
 	s.HashMaxValue.Store(64)
 }
 

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"cairn/internal/slot"
+)
+
+// A damaged file of separated values costs the keys whose values are in the damaged block; it is counted, and
+// no rewrite that would meet it is begun any more. Damage in the footer costs all values of the file.
+func TestDamagedValueFile(t *testing.T) {
+	mem := vfs.NewMem()
+	s := openStore(t, mem)
+	key := func(i byte) []byte { return []byte{'{', 'v', '}', i} }
+	for i := range byte(40) {
+		txn := s.NewTxn()
+		set(t, txn, string(key(i)), strings.Repeat(string(rune(i)), 5000))
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := blobPath(t, mem)
+	whole, err := mem.UnsafeGetFileDataBuffer(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{3, len(whole) - 1, len(whole) - blobFooterLen, len(whole) - blobFooterLen + blobFormatAt} {
+		whole[at] ^= 4
+		s := openStore(t, mem)
+		var damaged *BlobError
+		failed := 0
+		for i := range byte(40) {
+			v, err := value(s, key(i))
+			switch {
+			case errors.As(err, &damaged):
+				failed++
+			case err != nil || !bytes.Equal(v, bytes.Repeat([]byte{i}, 5000)):
+				t.Errorf("byte %d: value %d has %d bytes, %v", at, i, len(v), err)
+			}
+		}
+		if failed == 0 || s.Corruptions() == 0 || s.valuePolicy().TargetGarbageRatio < 1 {
+			t.Errorf("byte %d: %d reads fail, damage counted %d, policy %+v", at, failed, s.Corruptions(), s.valuePolicy())
+		}
+		whole[at] ^= 4
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func blobPath(t *testing.T, fs vfs.FS) string {
+	t.Helper()
+	names, err := fs.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if strings.HasSuffix(n, blobSuffix) {
+			return fs.PathJoin("store", n)
+		}
+	}
+	t.Fatalf("no file of separated values among %v", names)
+	return ""
+}
+
+func value(s *Store, name []byte) ([]byte, error) {
+	txn := s.NewTxn()
+	txn.Begin([]uint16{slot.Of(name)}, false, Forever)
+	defer txn.End()
+	k, err := txn.Key(name)
+	if err != nil {
+		return nil, err
+	}
+	return txn.Value(k)
+}
