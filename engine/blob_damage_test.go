@@ -8,18 +8,28 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"cairn/engine/layout"
 	"cairn/internal/slot"
 )
 
 // A damaged file of separated values costs the keys whose values are in the damaged block; it is counted, and
 // no rewrite that would meet it is begun any more. Damage in the footer costs all values of the file.
 func TestDamagedValueFile(t *testing.T) {
-	mem := vfs.NewMem()
-	s := openStore(t, mem)
+	mem, log := vfs.NewMem(), &memLog{}
+	open := func() *Store {
+		s, _, err := Open(Options{FS: mem, Dir: "store", MemoryBudget: 64 << 20})
+		if err == nil {
+			err = s.Attach(log)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
 	key := func(i byte) []byte { return []byte{'{', 'v', '}', i} }
 	for i := range byte(40) {
-		txn := s.NewTxn()
-		set(t, txn, string(key(i)), strings.Repeat(string(rune(i)), 5000))
+		putValue(t, s, key(i), bytes.Repeat([]byte{i}, 5000))
 	}
 	if err := s.Flush(); err != nil {
 		t.Fatal(err)
@@ -34,7 +44,7 @@ func TestDamagedValueFile(t *testing.T) {
 	}
 	for _, at := range []int{3, len(whole) - 1, len(whole) - blobFooterLen, len(whole) - blobFooterLen + blobFormatAt} {
 		whole[at] ^= 4
-		s := openStore(t, mem)
+		s := open()
 		var damaged *BlobError
 		failed := 0
 		for i := range byte(40) {
@@ -69,6 +79,23 @@ func blobPath(t *testing.T, fs vfs.FS) string {
 	}
 	t.Fatalf("no file of separated values among %v", names)
 	return ""
+}
+
+func putValue(t *testing.T, s *Store, name, val []byte) {
+	t.Helper()
+	txn := s.NewTxn()
+	txn.Begin([]uint16{slot.Of(name)}, true, Forever)
+	k, err := txn.Key(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Rec = layout.Record{Type: layout.String, Form: layout.ValueRow, Count: uint64(len(val))}
+	txn.SetValue(k, val)
+	txn.Put(k)
+	txn.LogStrings("SET", name, val)
+	if _, err := txn.Commit(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func value(s *Store, name []byte) ([]byte, error) {

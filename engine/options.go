@@ -93,11 +93,50 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// The split of the budget. What is left over is for connections, the log's buffer and the collector.
-func (o *Options) cacheBytes() int64      { return o.MemoryBudget * 35 / 100 }
-func (o *Options) blockCacheBytes() int64 { return o.MemoryBudget * 15 / 100 }
-func (o *Options) pendingBytes() int64    { return max(4*o.CutBytes, 4<<20) }
+// The split of the budget, which is for all that the process has resident, its own code included.
+//
+//	program       code, Go's runtime, a few connections: about the same for every budget
+//	record cache  35 % of the rest, 30 % of little; on Go's heap
+//	block cache   15 %; off the heap where Pebble is built with cgo
+//	memtables     1/32 each, at most 64 MiB, five at a time at worst (four that wait or fill, one being flushed)
+//	              and off the heap with cgo
+//	what is left  pending rows, the log's buffer, compactions, connections, room for the collector
+const (
+	programBytes  = 24 << 20
+	littleBytes   = 96 << 20
+	memTablesMost = 5
+)
+
+func (o *Options) spendable() int64 { return o.MemoryBudget - min(programBytes, o.MemoryBudget/2) }
+
+func (o *Options) cacheBytes() int64 {
+	if have := o.spendable(); have >= littleBytes {
+		return have * 35 / 100
+	}
+	return o.spendable() * 30 / 100
+}
+
+func (o *Options) blockCacheBytes() int64 { return o.spendable() * 15 / 100 }
+
+// pendingBytes is small where memtables are: a group that is larger than half of one becomes a memtable by itself,
+// on the heap, and as many of these may wait as of others.
+func (o *Options) pendingBytes() int64 { return max(4*o.CutBytes, 1<<20) }
 
 func (o *Options) memTableBytes() int64 {
-	return min(64<<20, max(1<<20, o.MemoryBudget/32))
+	return min(64<<20, max(1<<20, o.spendable()/32))
+}
+
+// GoMemoryLimit is how much of a memory budget Go's runtime may take in all, for debug.SetMemoryLimit: what C's
+// allocator has for Pebble is not in Go's accounts, nor is the code.
+func GoMemoryLimit(budget int64) int64 {
+	o := Options{MemoryBudget: max(budget, minMemoryBudget)}
+	return o.spendable() - o.offHeapBytes()
+}
+
+// offHeapBytes is what C's allocator has at most, fragments left out.
+func (o *Options) offHeapBytes() int64 {
+	if !pebbleOffHeap {
+		return 0
+	}
+	return o.blockCacheBytes() + memTablesMost*o.memTableBytes()
 }

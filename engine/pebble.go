@@ -16,6 +16,7 @@ import (
 // never lazy, bulk values apart from the rows that are walked.
 func (s *Store) openPebble() (*pebble.DB, error) {
 	o := &s.opts
+	tuneAllocator(o.MemoryBudget)
 	s.blocks = pebble.NewCache(o.blockCacheBytes())
 	opts := &pebble.Options{
 		FS:                          s.fs,

@@ -381,6 +381,13 @@ func TestRelisten(t *testing.T) {
 		old.Close()
 		t.Error("the old port still answers")
 	}
+	if r := c.Do("CONFIG", "SET", "bind", "").Raw; r != "+OK\r\n" {
+		t.Errorf("got %q", r)
+	}
+	if none, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", next)); err == nil {
+		none.Close()
+		t.Error("a node bound to no address answers")
+	}
 	c.Do("PING")
 	if r := c.Do("CONFIG", "SET", "port", "0").Raw; r != "+OK\r\n" {
 		t.Errorf("got %q", r)

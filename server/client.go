@@ -32,6 +32,7 @@ type client struct {
 	readAny      bool // READONLY: a replica may answer for its primary's slots
 	closing      bool // close after the replies are sent
 	writeLimited bool // a deadline is set for writes
+	streaming    bool // what is written is part of a streamed reply
 	multi        multiState
 	access       []accessChange
 

@@ -11,10 +11,12 @@ import (
 )
 
 const (
-	readLeast  = 512             // room for a read; the framer makes more when it is filled
-	restAfter  = 2 * time.Second // without a command
-	writeFrom  = 64 << 10        // replies are sent once this much has gathered
-	keepBuffer = 64 << 10        // a larger reply buffer is let go when empty
+	readLeast      = 512             // room for a read; the framer makes more when it is filled
+	restAfter      = 2 * time.Second // without a command
+	writeFrom      = 64 << 10        // replies are sent once this much has gathered
+	loginRead      = 4 << 10         // read at once of a client that has not logged in: tiny commands cost several times their bytes
+	loginWriteFrom = 16 << 10        // the same for a client that has not logged in
+	keepBuffer     = 64 << 10        // a larger reply buffer is let go when empty
 )
 
 func sortClients(all []*client) {
@@ -54,6 +56,9 @@ func (c *client) rest() {
 func (c *client) read() bool {
 	c.armTimeout()
 	buf := c.framer.Space(readLeast)
+	if !c.authed.Load() {
+		buf = buf[:min(len(buf), loginRead)]
+	}
 	n, err := c.conn.Read(buf)
 	if n > 0 {
 		c.framer.Advance(n)
@@ -86,13 +91,21 @@ func (c *client) runBuffered() bool {
 		if c.killed.Load() {
 			return false
 		}
-		if len(c.w.Buf) >= writeFrom || c.ctx.Streams() > 0 || c.push.holding {
+		if len(c.w.Buf) >= c.gather() || c.ctx.Streams() > 0 || c.push.holding {
 			if !c.flush() {
 				return false
 			}
 		}
 	}
 	return c.flush()
+}
+
+// gather is how much of replies is gathered before they are sent, bytes.
+func (c *client) gather() int {
+	if c.authed.Load() {
+		return writeFrom
+	}
+	return loginWriteFrom
 }
 
 func (c *client) protocolError(err error) {
@@ -132,6 +145,8 @@ func (c *client) send() bool {
 	if len(streams) == 0 {
 		return c.write(c.w.Buf)
 	}
+	c.streaming = true
+	defer func() { c.streaming = false }()
 	if c.push.active() {
 		c.push.pauseMessages() // none may stand within a reply
 	}
@@ -176,20 +191,26 @@ func (c *client) write(b []byte) bool {
 }
 
 // loginWriteTime is how long a client that has not logged in may take to read what it was sent. Until then no
-// more than one batch of replies, about writeFrom bytes, is kept for it.
+// more than one batch of replies, about loginWriteFrom bytes, is kept for it.
 const loginWriteTime = 10 * time.Second
 
-// limitWrite bounds the next write to the socket for a client that has not logged in.
+// streamStall is how long one piece of a streamed reply may take to send. The view of the data behind it ends at its
+// age, but notices that only when it is asked for the next piece.
+const streamStall = time.Minute
+
+// limitWrite bounds the next write to the socket for a client that has not logged in, or whose reply is streamed.
 func (c *client) limitWrite() {
-	limited := !c.authed.Load()
-	if !limited && !c.writeLimited {
+	var deadline time.Time
+	switch {
+	case !c.authed.Load():
+		deadline = time.Now().Add(loginWriteTime)
+	case c.streaming:
+		deadline = time.Now().Add(streamStall)
+	}
+	if deadline.IsZero() && !c.writeLimited {
 		return
 	}
-	c.writeLimited = limited
-	var deadline time.Time
-	if limited {
-		deadline = time.Now().Add(loginWriteTime)
-	}
+	c.writeLimited = !deadline.IsZero()
 	_ = c.conn.SetWriteDeadline(deadline) // fails on a closed socket, which the write will tell
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -44,7 +45,15 @@ func nextReplyMode(m replyMode) replyMode {
 // admit makes the checks that the command's row asks for. nil: a reply was given, or the command is queued.
 func (s *Server) admit(c *client, args [][]byte) *command.Command {
 	cmd, ok := s.table.Lookup(args)
+	if cmd == nil && ofAnotherProtocol(args[0]) {
+		s.log.Warning("connection closed: it sends HTTP, as a browser does that somebody makes talk to this port", "addr", c.addr)
+		c.kill()
+		return nil
+	}
 	if err := s.refuse(c, cmd, ok, args); err != "" {
+		if !ok && len(args) > 1 {
+			cmd = nil // that a subcommand is not known is not counted at its container
+		}
 		s.reject(c, cmd, err)
 		return nil
 	}
@@ -55,8 +64,18 @@ func (s *Server) admit(c *client, args [][]byte) *command.Command {
 	return cmd
 }
 
+// ofAnotherProtocol says whether a command's name is a word by which HTTP is known. Such a connection is closed
+// without a reply: the lines that follow could be commands that somebody put into a web page.
+func ofAnotherProtocol(name []byte) bool {
+	return strings.EqualFold(string(name), "post") || strings.EqualFold(string(name), "host:")
+}
+
 // reject answers an error before the command began. In MULTI the transaction will not be executed.
 func (s *Server) reject(c *client, cmd *command.Command, text string) {
+	if cmd != nil && cmd.Name == "exec" && cmd.Parent() == nil {
+		s.endMulti(c)
+		text = "EXECABORT Transaction discarded because of: " + strings.TrimPrefix(text, "ERR ")
+	}
 	c.w.Error(text)
 	s.stats.countError(text)
 	if cmd != nil {
@@ -121,16 +140,24 @@ func unknownText(container *command.Command, args [][]byte) string {
 		if len(args) == 1 {
 			return fmt.Sprintf("ERR wrong number of arguments for '%s' command", container.Name)
 		}
-		return fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(container.Name))
+		return fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", untilNUL(args[1]), strings.ToUpper(container.Name))
 	}
 	var b strings.Builder
 	for _, a := range args[1:] {
 		if b.Len() >= enough {
 			break
 		}
-		fmt.Fprintf(&b, "'%.*s' ", enough-b.Len(), a)
+		fmt.Fprintf(&b, "'%.*s' ", enough-b.Len(), untilNUL(a))
 	}
-	return fmt.Sprintf("ERR unknown command '%.128s', with args beginning with: %s", args[0], b.String())
+	return fmt.Sprintf("ERR unknown command '%.128s', with args beginning with: %s", untilNUL(args[0]), b.String())
+}
+
+// untilNUL is as much of a word as a text in C would show.
+func untilNUL(b []byte) []byte {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
 }
 
 // run executes a command that was admitted.

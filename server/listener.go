@@ -40,7 +40,7 @@ func (s *Server) listen() error {
 
 func (s *Server) listenTCP(binds []string, port int) error {
 	if len(binds) == 0 {
-		binds = []string{"*", "-::*"}
+		return nil // bind "" means nowhere
 	}
 	opened := 0
 	for _, b := range binds {

@@ -231,6 +231,7 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 func (s *Server) execAll(c *client, x *command.Ctx, nowMs int64) {
 	x.W.Array(len(c.multi.queue))
 	x.InMulti = true
+	failed := x.Failed // what fails in here is no failure of EXEC
 	for _, q := range c.multi.queue {
 		c.prepare(s, q.cmd, q.args, nowMs)
 		began := time.Now()
@@ -243,5 +244,5 @@ func (s *Server) execAll(c *client, x *command.Ctx, nowMs int64) {
 		q.cmd.Stats().Usec.Add(took.Microseconds())
 		s.note(c, q.cmd, q.args, took)
 	}
-	x.InMulti = false
+	x.InMulti, x.Failed = false, failed
 }

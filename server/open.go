@@ -20,7 +20,7 @@ func (s *Server) open() error {
 	began := time.Now()
 	base := filepath.Join(s.cfg.V.Dir.Load(), "cairn")
 	budget := s.cfg.V.MemoryBudget.Load()
-	debug.SetMemoryLimit(budget * 7 / 10)
+	debug.SetMemoryLimit(engine.GoMemoryLimit(budget))
 	eo := engine.Options{
 		FS:               s.fs,
 		Dir:              filepath.Join(base, "store"),
@@ -40,6 +40,8 @@ func (s *Server) open() error {
 		PinLimit:  s.cfg.V.ReplPinLimit.Of(config.DiskSize(s.cfg.V.Dir.Load())),
 		Logf:      s.log.Event,
 		OnFailure: s.fail,
+
+		BufferLimit: min(32<<20, max(1<<20, budget/32)),
 	}
 	if s.tune != nil {
 		s.tune(&eo, &wo)

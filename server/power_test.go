@@ -40,6 +40,8 @@ type sink struct {
 func (s sink) Write(b []byte) (int, error) { return s.w.Write(b) }
 func (s sink) Close() error                { return nil }
 
+func (s sink) SetWriteDeadline(time.Time) error { return nil }
+
 func newSession(s *Server) *session {
 	x := &session{client: &client{s: s, created: time.Now(), stamp: time.Now(), txn: s.store.NewTxn()}}
 	x.conn = sink{w: &x.out}
@@ -141,6 +143,11 @@ func randomOp(r *rand.Rand, i int) op {
 	case 8:
 		if r.IntN(20) == 0 {
 			return op{[]string{"FLUSHALL"}, func(m powerModel) { clear(m) }}
+		}
+	case 9: // staged
+		if r.IntN(30) == 0 {
+			val = strings.Repeat(val, 1+engine.StageFrom/len(val))
+			return op{[]string{"SET", key, val}, set(val)}
 		}
 	}
 	return op{[]string{"SET", key, val}, set(val)}

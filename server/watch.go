@@ -13,8 +13,9 @@ import (
 type watchTable struct {
 	n      atomic.Int64
 	shards [64]struct {
-		mu    sync.Mutex
-		byKey map[string]map[*client]struct{}
+		mu sync.Mutex
+		// The value says that the key was there when WATCH was given, its time passed: that it goes is no change.
+		byKey map[string]map[*client]bool
 	}
 }
 
@@ -23,22 +24,27 @@ type watched struct {
 	key     string
 	slot    uint16
 	existed bool // it held a value when WATCH was given
-	expired bool // it held one whose time had passed already: its deletion is no change
 }
 
 func (t *watchTable) init() {
 	for i := range t.shards {
-		t.shards[i].byKey = make(map[string]map[*client]struct{})
+		t.shards[i].byKey = make(map[string]map[*client]bool)
 	}
 }
 
-func (t *watchTable) touch(slot uint16, key []byte) {
+// touch says that a key changed; exists, that it holds a value now.
+func (t *watchTable) touch(slot uint16, key []byte, exists bool) {
 	sh := &t.shards[slot%uint16(len(t.shards))]
 	sh.mu.Lock()
-	for c := range sh.byKey[string(key)] {
+	defer sh.mu.Unlock()
+	watchers := sh.byKey[string(key)]
+	for c, stale := range watchers {
+		if stale && !exists {
+			watchers[c] = false
+			continue
+		}
 		c.dirtyCAS.Store(true)
 	}
-	sh.mu.Unlock()
 }
 
 // touchAll is for a drop of all slots: whoever watched an existing key sees it changed.
@@ -75,7 +81,7 @@ func (s *Server) watch(c *client, txn *engine.Txn, name []byte) error {
 	if err != nil {
 		return err
 	}
-	w := watched{key: string(name), slot: slot.Of(name), existed: k.Exists(), expired: k.Expired()}
+	w := watched{key: string(name), slot: slot.Of(name), existed: k.Exists()}
 	c.multi.watch = append(c.multi.watch, w)
 	c.watching.Store(int32(len(c.multi.watch)))
 	if w.existed {
@@ -84,9 +90,9 @@ func (s *Server) watch(c *client, txn *engine.Txn, name []byte) error {
 	sh := &s.watches.shards[w.slot%uint16(len(s.watches.shards))]
 	sh.mu.Lock()
 	if sh.byKey[w.key] == nil {
-		sh.byKey[w.key] = make(map[*client]struct{})
+		sh.byKey[w.key] = make(map[*client]bool)
 	}
-	sh.byKey[w.key][c] = struct{}{}
+	sh.byKey[w.key][c] = k.Expired()
 	sh.mu.Unlock()
 	s.watches.n.Add(1)
 	return nil
@@ -134,7 +140,7 @@ func (s *Server) Committed(t *engine.Txn) {
 	s.stats.changes.Add(int64(t.Dirty()))
 	if s.watches.n.Load() > 0 {
 		t.EachChanged(func(k *engine.Key) {
-			s.watches.touch(k.Slot, k.Name)
+			s.watches.touch(k.Slot, k.Name, k.Exists())
 		})
 		if t.DroppedAll() {
 			s.watches.touchAll(s)

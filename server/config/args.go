@@ -21,7 +21,8 @@ type commandLine struct {
 
 // parseArgs reads a command line as redis-server does. A value may itself begin
 // with two dashes when it is the first after its option. --save without a value
-// is --save "". Besides, --name=value is taken, which Redis refuses.
+// is --save "". The first option may lack its dashes. Besides, --name=value is
+// taken, which Redis refuses.
 func parseArgs(args []string) commandLine {
 	var c commandLine
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -37,8 +38,11 @@ func parseArgs(args []string) commandLine {
 			var o option
 			o, closed = newOption(a[2:], last, !last && strings.HasPrefix(args[i+1], "--"))
 			c.options = append(c.options, o)
-		case len(c.options) == 0:
+		case len(c.options) == 0 && (strings.HasPrefix(a, "-") || len(c.stray) > 0):
 			c.stray = append(c.stray, a)
+		case len(c.options) == 0:
+			c.options = append(c.options, option{name: a}) // its dashes left out, which Redis takes
+			closed = true
 		default:
 			o := &c.options[len(c.options)-1]
 			o.args = append(o.args, a)

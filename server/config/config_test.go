@@ -424,3 +424,26 @@ func TestMemoryLimit(t *testing.T) {
 	put("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n")
 	want(512 << 20)
 }
+
+// TestNoValue has what the Tcl suites of Redis start servers with: directives of many values without any, and a
+// first option without its dashes.
+func TestNoValue(t *testing.T) {
+	path := writeFile(t, "node.conf", "save 900 1\nsave \nbind\nlatency-tracking-info-percentiles\nclient-output-buffer-limit\n")
+	c, _, err := Load([]string{path, "loglevel", "verbose", "--maxmemory '700mb'", "--maxmemory-policy 'volatile-lru'"}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range [][2]string{
+		{"save", ""},
+		{"bind", ""},
+		{"latency-tracking-info-percentiles", ""},
+		{"loglevel", "verbose"},
+		{"maxmemory", "734003200"},
+		{"maxmemory-policy", "volatile-lru"},
+		{"client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"},
+	} {
+		if got, _ := c.Value(x[0]); got != x[1] {
+			t.Errorf("%s is %q, want %q", x[0], got, x[1])
+		}
+	}
+}

@@ -187,10 +187,7 @@ func splitArgs(p *param, args []string) ([]string, error) {
 		}
 		return words, nil
 	}
-	if len(args) == 0 {
-		return args, errArgCount
-	}
-	return args, nil
+	return args, nil // none at all is for the directive to judge: bind and save mean nothing by it
 }
 
 // state takes a line that is no setting.

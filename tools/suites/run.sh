@@ -14,7 +14,7 @@
 #   --tags "-slow"       tags to take or, with a minus, to leave out (default "-slow")
 #   --limit 300          seconds for one file
 #   --skip FILE          names of tests to leave out, or /regular expressions, one a line;
-#                        a line that begins with # is a comment
+#                        a line that begins with # is a comment; may be given again
 #   --logs FOLDER        keeps what the suite prints, a file each (default: a temporary folder)
 #   --show               names each failing test
 #
@@ -39,14 +39,14 @@ tree=$(cd "$1" 2>/dev/null && pwd) || die "no such folder: $1"
 [ -f "$tree/tests/test_helper.tcl" ] || die "$1 holds no tests/test_helper.tcl: name the source tree of a Redis"
 read -r -a program <<<"$2"
 shift 2
-mode=cluster tags=-slow limit=300 logs='' show=0 units=() skip=''
+mode=cluster tags=-slow limit=300 logs='' show=0 units=() skips=()
 while [ $# -gt 0 ]; do
   case $1 in
     --mode) mode=${2:-}; shift ;;
     --tags) tags=${2:-}; shift ;;
     --limit) limit=${2:-}; shift ;;
     --logs) logs=${2:-}; shift ;;
-    --skip) skip=${2:-}; shift ;;
+    --skip) skips+=("${2:-}"); shift ;;
     --show) show=1 ;;
     -*) die "unknown option $1; --help explains" ;;
     *) units+=("$1") ;;
@@ -87,7 +87,7 @@ logs=$(cd "$logs" && pwd)
 mkdir -p "$scratch/src"
 cp -a "$tree/tests" "$scratch/tests"
 mkdir -p "$scratch/tests/tmp"
-sed '/^#/d' /dev/null ${skip:+"$skip"} >"$scratch/skip" || die "cannot read $skip"
+sed '/^#/d' /dev/null "${skips[@]}" >"$scratch/skip" || die "cannot read a list of tests to skip"
 for name in redis-cli redis-benchmark redis-server; do
   for candidate in "$tree/src/$name" "$(command -v $name)"; do
     if [ -x "$candidate" ]; then ln -sf "$candidate" "$scratch/src/$name"; break; fi

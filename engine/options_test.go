@@ -1,0 +1,18 @@
+package engine
+
+import "testing"
+
+// What Go may take, what C's allocator has and the program itself never exceed the budget, and leave Go room beyond
+// the caches that are on its heap.
+func TestMemorySplit(t *testing.T) {
+	for budget := int64(minMemoryBudget); budget < 1<<40; budget += budget / 3 {
+		o := Options{MemoryBudget: budget}
+		limit := GoMemoryLimit(budget)
+		if sum := limit + o.offHeapBytes() + min(programBytes, budget/2); sum > budget {
+			t.Errorf("budget %d: the parts are %d bytes", budget, sum)
+		}
+		if budget >= 64<<20 && limit < o.cacheBytes()*3/2 {
+			t.Errorf("budget %d: Go may take %d bytes, its cache alone %d", budget, limit, o.cacheBytes())
+		}
+	}
+}
