@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -11,13 +12,21 @@ import (
 	"cairn/internal/slot"
 )
 
-type memLog struct{ bytes.Buffer }
+type memLog struct {
+	bytes.Buffer
+	end atomic.Int64 // the applier asks for it at any time
+}
 
-func (l *memLog) Append(e []byte) int64 { l.Write(e); return int64(l.Len()) }
-func (l *memLog) Reserve(int) error     { return nil }
-func (l *memLog) End() int64            { return int64(l.Len()) }
-func (l *memLog) SyncAll() error        { return nil }
-func (l *memLog) Trim(int64) error      { return nil }
+func (l *memLog) Append(e []byte) int64 {
+	l.Write(e)
+	l.end.Store(int64(l.Len()))
+	return int64(l.Len())
+}
+
+func (l *memLog) Reserve(int) error { return nil }
+func (l *memLog) End() int64        { return l.end.Load() }
+func (l *memLog) SyncAll() error    { return nil }
+func (l *memLog) Trim(int64) error  { return nil }
 
 func set(t *testing.T, txn *Txn, key, val string) {
 	t.Helper()

@@ -83,6 +83,7 @@ func (s *Store) collect(ctx context.Context) error {
 		counted[p] = g.pages[p].Load()
 	}
 	if err := s.Apply(); err != nil {
+		s.fail(err)
 		return err
 	}
 	for p := 0; p < layout.Pages; {

@@ -79,12 +79,21 @@ func (s *pebbleSource) row() (pending.Row, bool) {
 	return pending.Row{Key: s.it.Key()}, true
 }
 
-// ErrIterTooOld ends a walk that has lived for Options.IteratorLifetime: it pins files and memory that were given
-// up since, so whoever reads that slowly has to begin anew.
+// ErrIterTooOld ends a walk that has lived too long: it pins files and memory that were given up since, so whoever
+// reads that slowly has to begin anew. A walk may live for Options.IteratorLifetime, and longer the more it has
+// brought: a long value read steadily over a slow line is not cut short, a reader that stands still is.
 var ErrIterTooOld = errors.New("view of the data is too old")
 
-// ageEvery is after how many steps a walk looks at the clock.
-const ageEvery = 16
+const (
+	// ageEvery is after how many steps a walk looks at the clock.
+	ageEvery = 16
+	// slowestWalk is what a walk has to bring to live on, bytes a second.
+	slowestWalk = 1 << 20
+	// stepBytes is what a step counts for beside the bytes it brings: it is work of the node's, and no waiting.
+	stepBytes = 64
+	// longestWalk bounds the life of a walk that brings enough, as a multiple of Options.IteratorLifetime.
+	longestWalk = 60
+)
 
 // Iter walks rows in order, as they were when it was made: it may outlive the transaction, and is closed by
 // its user. Key and Value are valid until the next step.
@@ -94,6 +103,7 @@ type Iter struct {
 	limit   time.Duration // 0: none
 	opened  time.Time
 	steps   int
+	brought int64 // bytes of values so far
 	cur     pending.Row
 	from    int           // index of the source that cur comes from
 	inStore *pebbleSource // that source, if it is Pebble
@@ -151,13 +161,14 @@ func (it *Iter) Key() []byte { return it.cur.Key[len(it.prefix):] }
 
 // Value is the row's content.
 func (it *Iter) Value() []byte {
-	if it.inStore == nil {
-		return it.cur.Val
+	v := it.cur.Val
+	if it.inStore != nil {
+		var err error
+		if v, err = it.inStore.it.ValueAndErr(); err != nil {
+			it.err = err
+		}
 	}
-	v, err := it.inStore.it.ValueAndErr()
-	if err != nil {
-		it.err = err
-	}
+	it.brought += int64(len(v))
 	return v
 }
 
@@ -191,13 +202,23 @@ func (it *Iter) step() bool {
 	if it.steps++; it.steps%ageEvery != 0 {
 		return true
 	}
-	if age := time.Since(it.opened); it.limit > 0 && age > it.limit {
-		it.err = fmt.Errorf("%w: opened %v ago, limit %v", ErrIterTooOld, age.Round(time.Millisecond), it.limit)
+	if age := time.Since(it.opened); it.limit > 0 && age > it.allowed() {
+		it.err = fmt.Errorf("%w: opened %v ago, limit %v", ErrIterTooOld, age.Round(time.Millisecond), it.allowed())
 		it.valid = false
 		return false
 	}
 	return true
 }
+
+// allowed is how old the walk may be for what it has brought.
+func (it *Iter) allowed() time.Duration {
+	brought := it.brought + int64(it.steps)*stepBytes
+	earned := time.Duration(float64(brought) / slowestWalk * float64(time.Second))
+	return min(it.limit+earned, longestWalk*it.limit)
+}
+
+// KeepOpen takes the limit of time away, for a walk that goes at the node's own pace and not at a client's.
+func (it *Iter) KeepOpen() { it.limit = 0 }
 
 // Close lets go of the rows and gives the first error met.
 func (it *Iter) Close() error {

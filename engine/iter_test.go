@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -93,4 +94,47 @@ func TestIterTooOld(t *testing.T) {
 			t.Errorf("walk of %d rows ended after %d with %v, want %d and %v", 2*ageEvery, rows, err, ageEvery, ErrIterTooOld)
 		}
 	})
+}
+
+// A walk that brings much lives longer than one that stands still, and none for ever.
+func TestIterLivesOnWhatItBrings(t *testing.T) {
+	const limit = time.Minute
+	s, _, err := Open(Options{FS: vfs.NewMem(), Dir: "s", MemoryBudget: 64 << 20, IteratorLifetime: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Attach(&memLog{}); err != nil {
+		t.Fatal(err)
+	}
+	defer closeTest(t, s)
+	for _, c := range []struct {
+		age     time.Duration
+		brought int64 // bytes
+		lives   bool
+	}{
+		{0, 0, true},
+		{limit / 2, 0, true},
+		{2 * limit, 0, false},
+		{2 * limit, 30 * slowestWalk, false},
+		{2 * limit, 90 * slowestWalk, true},
+		{longestWalk*limit - time.Second, 1 << 50, true},
+		{longestWalk*limit + time.Second, 1 << 50, false},
+		{longestWalk*limit + time.Second, 1 << 62, false},
+	} {
+		inTxn(t, s, "k", func(txn *Txn, k *Key) {
+			putLarge(txn, k, layout.HashType, 2*ageEvery)
+			it, err := txn.Elements(k, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			it.opened, it.brought = it.opened.Add(-c.age), c.brought
+			for it.Valid() {
+				it.Value()
+				it.Next()
+			}
+			if err := it.Close(); errors.Is(err, ErrIterTooOld) == c.lives {
+				t.Errorf("walk of age %v that brought %d bytes ended with %v; is to live: %v", c.age, c.brought, err, c.lives)
+			}
+		})
+	}
 }

@@ -19,6 +19,8 @@ type Options struct {
 
 	// MemoryBudget in bytes is split over record cache, block cache, memtables and pending rows. Default 512 MiB.
 	MemoryBudget int64
+	// OpenTables is how many files of the store are kept open at most. Default 4096.
+	OpenTables int
 	// CutBytes is how many pending bytes make the applier cut. Default: a quarter of a memtable, at most 16 MiB.
 	CutBytes int64
 	// CutInterval is how long a row waits for the applier at most. Default 1 s.
@@ -56,6 +58,9 @@ func (o *Options) applyDefaults() {
 	}
 	if o.MemoryBudget == 0 {
 		o.MemoryBudget = 512 << 20
+	}
+	if o.OpenTables == 0 {
+		o.OpenTables = 4096
 	}
 	if o.CutBytes == 0 {
 		o.CutBytes = min(maxCutBytes, o.memTableBytes()/4)
@@ -96,7 +101,7 @@ func (o *Options) validate() error {
 // The split of the budget, which is for all that the process has resident, its own code included.
 //
 //	program       code, Go's runtime, a few connections: about the same for every budget
-//	record cache  35 % of the rest, 30 % of little; on Go's heap
+//	record cache  35 % of the rest, 25 % of little; on Go's heap
 //	block cache   15 %; off the heap where Pebble is built with cgo
 //	memtables     1/32 each, at most 64 MiB, five at a time at worst (four that wait or fill, one being flushed)
 //	              and off the heap with cgo
@@ -113,7 +118,7 @@ func (o *Options) cacheBytes() int64 {
 	if have := o.spendable(); have >= littleBytes {
 		return have * 35 / 100
 	}
-	return o.spendable() * 30 / 100
+	return o.spendable() * 25 / 100
 }
 
 func (o *Options) blockCacheBytes() int64 { return o.spendable() * 15 / 100 }

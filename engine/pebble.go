@@ -28,7 +28,7 @@ func (s *Store) openPebble() (*pebble.DB, error) {
 		L0CompactionThreshold:       8,
 		L0StopWritesThreshold:       1000,
 		LBaseMaxBytes:               256 << 20,
-		MaxOpenFiles:                4096,
+		MaxOpenFiles:                o.OpenTables,
 		BytesPerSync:                1 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      pebbleLogger{s},

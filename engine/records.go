@@ -115,6 +115,9 @@ func (r *Records) Hash48() uint64 { return r.h48 }
 // Record is the key's record, valid until Next.
 func (r *Records) Record() *layout.Record { return &r.rec }
 
+// KeepOpen is explained at Iter.
+func (r *Records) KeepOpen() { r.it.KeepOpen() }
+
 // More says where the next walk has to begin when this one has ended, false when there is nothing behind it.
 func (r *Records) More() (fromH48 uint64, more bool) { return r.next, r.more }
 

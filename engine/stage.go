@@ -45,6 +45,7 @@ func (s *Store) Stage(slot uint16, chunks bool) (*Staged, error) {
 	drops := s.slots[slot].drops.Load()
 	for s.dropWaits(slot) {
 		if err := s.Apply(); err != nil {
+			s.fail(err)
 			return nil, err
 		}
 	}

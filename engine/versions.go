@@ -29,7 +29,7 @@ func (t *Txn) View(k *Key) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	it.limit = 0
+	it.KeepOpen()
 	v.Iter = it
 	return v, nil
 }

@@ -169,6 +169,7 @@ func (c *client) send() bool {
 		}
 		if err := s.Close(); err != nil {
 			ok = false // the reply is cut short; the client must not take it for whole
+			c.s.log.Warning("client closed: a reply could not be read to its end", "id", c.id, "addr", c.addr, "err", err)
 		}
 	}
 	return ok && c.write(whole[at:])

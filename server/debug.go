@@ -216,14 +216,14 @@ func (s *Server) debugObject(x *command.Ctx) error {
 	sl := slot.Of(x.Args[2])
 	idle, _ := s.AccessInfo(sl, x.Args[2])
 	return s.inSlot(x, sl, func() error {
-		k, err := x.Txn.Key(x.Args[2])
+		k, err := x.Txn.KeyNoTouch(x.Args[2])
 		if err != nil {
 			return err
 		}
 		if !k.Exists() {
 			return command.ErrNoSuchKey
 		}
-		lru := (time.Now().Unix() - idle) & (1<<24 - 1)
+		lru := (s.accessClock.Load() - idle) & (1<<24 - 1)
 		x.W.Simple(fmt.Sprintf("Value at:0x%x refcount:1 encoding:%s serializedlength:%d lru:%d lru_seconds_idle:%d",
 			k.Hash, command.EncodingName(&k.Rec), command.ValueBytes(&k.Rec)+1, lru, idle))
 		return nil
@@ -301,7 +301,9 @@ func (s *Server) debugDigest(x *command.Ctx) error {
 func (s *Server) digestSlot(x *command.Ctx, sl uint16, d *command.Digest) error {
 	var walk *engine.Records
 	err := s.inSlot(x, sl, func() (err error) {
-		walk, err = x.Txn.Records(sl, 0, 0)
+		if walk, err = x.Txn.Records(sl, 0, 0); err == nil {
+			walk.KeepOpen()
+		}
 		return err
 	})
 	if err != nil {

@@ -94,12 +94,15 @@ func (s *Server) expireRound(txn *engine.Txn) {
 	}
 }
 
-// clockLoop advances the clock of OBJECT IDLETIME.
+// clockLoop advances the clock of OBJECT IDLETIME, whole seconds, often enough that two moments 1.1 s apart differ,
+// as in Redis.
 func (s *Server) clockLoop() {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		s.store.SetClock(uint32(time.Now().Unix()))
+		now := time.Now().Unix()
+		s.accessClock.Store(now)
+		s.store.SetClock(uint32(now))
 		select {
 		case <-s.stop:
 			return

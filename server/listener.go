@@ -113,8 +113,12 @@ func (s *Server) closeListeners() {
 	}
 }
 
+// acceptWarnEvery bounds how often a socket's failure to accept is told.
+const acceptWarnEvery = time.Second
+
 // accept takes connections in until the listener is closed.
 func (s *Server) accept(l net.Listener) {
+	var told time.Time
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -122,7 +126,10 @@ func (s *Server) accept(l net.Listener) {
 				return
 			}
 			// Out of file descriptors, say: the next one may work.
-			s.log.Warning("accept failed", "err", err)
+			if time.Since(told) >= acceptWarnEvery {
+				told = time.Now()
+				s.log.Warning("accept failed", "err", err)
+			}
 			select {
 			case <-s.stop:
 				return

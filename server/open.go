@@ -25,6 +25,7 @@ func (s *Server) open() error {
 		FS:               s.fs,
 		Dir:              filepath.Join(base, "store"),
 		MemoryBudget:     max(budget, 16<<20),
+		OpenTables:       s.files.tables,
 		CutInterval:      time.Duration(s.cfg.V.ApplyInterval.Load()) * time.Millisecond,
 		RecoveryLogBytes: s.cfg.V.RecoveryLogSize.Load(),
 		DiskReserve:      s.cfg.V.DiskReserve.Of(config.DiskSize(s.cfg.V.Dir.Load())),

@@ -32,11 +32,9 @@ import (
 //
 //	go test ./server -run TestReplayEqualsExecution -replay.seeds=200 -replay.seed=7
 var (
-	replaySeeds = flag.Int("replay.seeds", 4, "generated command sequences")
+	replaySeeds = flag.Int("replay.seeds", 12, "generated command sequences")
 	replaySeed  = flag.Uint64("replay.seed", 1, "first seed")
 )
-
-const replayCommands = 1500
 
 func TestReplayEqualsExecution(t *testing.T) {
 	used := map[string]int{} // how often each command changed something
@@ -46,7 +44,7 @@ func TestReplayEqualsExecution(t *testing.T) {
 			t.Fatalf("replay: go test ./server -run TestReplayEqualsExecution -replay.seeds=1 -replay.seed=%d", seed)
 		}
 	}
-	if *replaySeeds < 3 {
+	if *replaySeeds < 8 {
 		return // too little for all kinds
 	}
 	for name := range writers() {
@@ -98,7 +96,7 @@ func replayOnce(t *testing.T, seed uint64, used map[string]int) {
 	lazy := seed%2 == 0
 	a := openReplay(t, fs, &g.now, lazy)
 	g.x, g.expirer = newSession(a), a.store.NewTxn()
-	for range replayCommands {
+	for range 300 + g.r.IntN(900) {
 		g.step(t, a)
 	}
 	if err := a.wal.SyncAll(); err != nil {
@@ -280,7 +278,7 @@ type replayGen struct {
 
 // step runs one command or one transaction, after the clock has moved.
 func (g *replayGen) step(t *testing.T, s *Server) {
-	switch g.r.IntN(40) {
+	switch g.r.IntN(60) {
 	case 0:
 		g.now.Add(20_000)
 	case 1:
@@ -323,7 +321,7 @@ func (g *replayGen) command() []string {
 	slices.Sort(names) // the order of a map is not the seed's
 	for {
 		name := names[g.r.IntN(len(names))]
-		if strings.HasPrefix(name, "flush") && g.r.IntN(15) > 0 {
+		if strings.HasPrefix(name, "flush") && g.r.IntN(40) > 0 {
 			continue
 		}
 		return append(strings.Split(strings.ToUpper(name), "|"), all[name](g)...)
@@ -350,6 +348,22 @@ func (g *replayGen) pick(words ...string) string { return words[g.r.IntN(len(wor
 // key is one of a few, so that types meet; most live in one slot.
 func (g *replayGen) key() string {
 	return fmt.Sprintf("{%s}%d", g.pick("a", "a", "a", "b", "c"), g.r.IntN(25))
+}
+
+// counter is mostly one of a few keys that hold numbers, since arithmetic on most others fails.
+func (g *replayGen) counter() string {
+	if g.r.IntN(4) == 0 {
+		return g.key()
+	}
+	return fmt.Sprintf("{a}n%d", g.r.IntN(5))
+}
+
+// anyKey is for commands that do not care.
+func (g *replayGen) anyKey() string {
+	if g.r.IntN(4) == 0 {
+		return g.counter()
+	}
+	return g.key()
 }
 
 // near is another key of the same slot.
@@ -379,11 +393,11 @@ func (g *replayGen) value() string {
 	return strings.Repeat(fmt.Sprintf("%08x", g.r.Uint32()), n/8+1)[:n]
 }
 
-// at is a moment, most of them soon.
+// at is a moment, some of them soon: what has expired at the end shows less.
 func (g *replayGen) at() int64 {
 	d := int64(g.r.IntN(3000))
-	if g.r.IntN(4) == 0 {
-		d = int64(g.r.IntN(1_000_000)) - 100_000
+	if g.r.IntN(3) > 0 {
+		d = int64(g.r.IntN(1_000_000)) - 50_000
 	}
 	return g.now.Load() + d
 }
@@ -426,7 +440,7 @@ func (g *replayGen) offset(limit int) string {
 }
 
 func (g *replayGen) expireArgs(when int64) []string {
-	args := []string{g.key(), fmt.Sprint(when)}
+	args := []string{g.anyKey(), fmt.Sprint(when)}
 	if g.r.IntN(3) == 0 {
 		args = append(args, g.pick("NX", "XX", "GT", "LT"))
 	}
@@ -458,10 +472,7 @@ func (g *replayGen) restore() []string {
 	return append([]string{g.key(), ttl, payload}, more...)
 }
 
-func (g *replayGen) pair() []string {
-	k := g.key()
-	return []string{k, g.near(k)}
-}
+func (g *replayGen) pair() []string { k := g.key(); return []string{k, g.near(k)} }
 
 func (g *replayGen) set() []string {
 	args := []string{g.key(), g.value()}
@@ -536,7 +547,8 @@ func writers() map[string]func(*replayGen) []string {
 	one := func(g gen) []string { return []string{g.key()} }
 	two := func(g gen) []string { return []string{g.key(), g.key()} }
 	value := func(g gen) []string { return []string{g.key(), g.value()} }
-	number := func(g gen) []string { return []string{g.key(), g.number()} }
+	number := func(g gen) []string { return []string{g.counter(), g.number()} }
+	counter := func(g gen) []string { return []string{g.counter()} }
 	flush := func(g gen) []string { return [][]string{nil, {"SYNC"}, {"ASYNC"}}[g.r.IntN(3)] }
 	hset := gen.hset
 	return map[string]func(gen) []string{
@@ -548,11 +560,11 @@ func writers() map[string]func(*replayGen) []string {
 		"msetnx":      func(g gen) []string { return []string{g.key() + "n", g.value(), g.key() + "n", g.value()} },
 		"setrange":    func(g gen) []string { return []string{g.key(), g.offset(150_000), g.value()} },
 		"setbit":      func(g gen) []string { return []string{g.key(), g.offset(1_200_000), g.pick("0", "1")} },
-		"incr":        one,
-		"decr":        one,
+		"incr":        counter,
+		"decr":        counter,
 		"incrby":      number,
 		"decrby":      number,
-		"incrbyfloat": func(g gen) []string { return []string{g.key(), g.fraction()} },
+		"incrbyfloat": func(g gen) []string { return []string{g.counter(), g.fraction()} },
 		"bitfield":    gen.bitfield,
 		"bitop":       gen.bitop,
 
@@ -565,11 +577,11 @@ func writers() map[string]func(*replayGen) []string {
 		"renamenx":       func(g gen) []string { k := g.key(); return []string{k, g.near(k) + "n"} },
 		"restore":        gen.restore,
 		"restore-asking": gen.restore,
-		"expire":         func(g gen) []string { return g.expireArgs(int64(g.r.IntN(10)) - 1) },
-		"pexpire":        func(g gen) []string { return g.expireArgs(int64(g.r.IntN(5000)) - 100) },
+		"expire":         func(g gen) []string { return g.expireArgs(int64(g.r.IntN(300)) - 1) },
+		"pexpire":        func(g gen) []string { return g.expireArgs(int64(g.r.IntN(300_000)) - 100) },
 		"expireat":       func(g gen) []string { return g.expireArgs(g.at() / 1000) },
 		"pexpireat":      func(g gen) []string { return g.expireArgs(g.at()) },
-		"persist":        one,
+		"persist":        func(g gen) []string { return []string{g.anyKey()} },
 		"flushall":       flush,
 		"flushdb":        flush,
 	}

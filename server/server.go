@@ -39,6 +39,10 @@ type Server struct {
 	stats     serverStats
 	routes    routes
 	admin     adminState
+	files     fileShares
+
+	// accessClock is what the store was last told of the time, Unix seconds: what idle times count from.
+	accessClock atomic.Int64
 
 	txns     sync.Pool // of *engine.Txn, for connections that have something to run
 	started  time.Time
@@ -71,6 +75,9 @@ func (s *Server) Start() error {
 	s.loading.Store(true)
 	s.followConfig()
 	s.followAdmin()
+	if err := s.limitFiles(); err != nil {
+		return err
+	}
 	if err := s.listen(); err != nil {
 		return err
 	}

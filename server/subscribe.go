@@ -56,6 +56,9 @@ func (s *Server) PSubscribe(x *command.Ctx) error {
 
 // SSubscribe is explained at Subscribe. The slot of the channels is locked, so it does not leave meanwhile.
 func (s *Server) SSubscribe(x *command.Ctx) error {
+	if x.InMulti {
+		return command.Reply("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+	}
 	return s.subscribe(x, pubsub.Shard, "ssubscribe")
 }
 

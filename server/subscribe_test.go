@@ -129,6 +129,21 @@ func TestSubscribeInMulti(t *testing.T) {
 	}
 }
 
+// What would listen for ever cannot be part of a transaction, except where Redis allows it.
+func TestNotInMulti(t *testing.T) {
+	n, r := startServer(t), testkit.StartRedis(t)
+	newBoth(t, n, r).all(`
+		MULTI
+		SSUBSCRIBE a
+		SUNSUBSCRIBE a
+		MONITOR
+		SET k v
+		EXEC
+		GET k
+		SPUBLISH a x
+	`)
+}
+
 // Confirmations and messages keep their order while others publish, and replies, short and streamed, stay whole.
 func TestOrderUnderLoad(t *testing.T) {
 	n := startServer(t)
