@@ -1,5 +1,7 @@
 package engine
 
+import "sync/atomic"
+
 // Log is the durability of the store: the stream of all committed entries, addressed by byte offset.
 // Package wal implements it; the store's owner attaches it.
 type Log interface {
@@ -18,15 +20,22 @@ type Log interface {
 // replayLog stands in for the log while its entries are executed again: commits name their own end.
 type replayLog struct {
 	next int64 // end of the entry that is being executed
-	end  int64 // of the last one executed
+	// end is of the last one executed; the applier asks for it at any time.
+	end atomic.Int64
+}
+
+// standsAt says where the replay begins.
+func (r *replayLog) standsAt(applied int64) {
+	r.next = applied
+	r.end.Store(applied)
 }
 
 func (r *replayLog) Append([]byte) int64 {
-	r.end = r.next
-	return r.end
+	r.end.Store(r.next)
+	return r.next
 }
 
 func (r *replayLog) Reserve(int) error { return nil }
-func (r *replayLog) End() int64        { return r.end }
+func (r *replayLog) End() int64        { return r.end.Load() }
 func (r *replayLog) SyncAll() error    { return nil }
 func (r *replayLog) Trim(int64) error  { return nil }

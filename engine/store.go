@@ -154,6 +154,8 @@ func (s *Store) readState(opened *Opened) error {
 			"a damaged MANIFEST has opened an older state; copy the data from a replica or a backup into an empty folder",
 			s.opts.Dir, st.Applied, opened.Floor.Applied)
 	}
+	// Where the replay stands before its first entry: a cut may fall here already.
+	s.attached().(*replayLog).standsAt(st.Applied)
 	s.applied.Store(st.Applied)
 	s.durable.Store(st.Applied)
 	if err := s.readStaged(); err != nil {
@@ -246,6 +248,7 @@ func (s *Store) Close() error {
 	err := s.halt()
 	if err == nil {
 		err = s.Apply()
+		s.waitFlushed() // the last group may have begun a flush, which would write the floor file after us
 	}
 	if err == nil {
 		err = s.flushNow()
@@ -266,13 +269,18 @@ func (s *Store) halt() error {
 	s.endLife()
 	<-s.applierDone
 	s.background.Wait()
-	for s.flushing.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	s.waitFlushed()
 	if err := s.failed.Load(); err != nil {
 		return *err
 	}
 	return nil
+}
+
+// waitFlushed waits for the flush in the background, if there is one. Nobody begins another.
+func (s *Store) waitFlushed() {
+	for s.flushing.Load() {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (s *Store) releaseCaches() error {

@@ -10,7 +10,7 @@ import (
 // Open files. Clients and the node's own files share one limit of the process. A node that is out of descriptors can
 // begin no log segment, and has to end: so clients get what the node does not need for itself, and no more.
 //
-//	limit = ownFiles + tables (a quarter, at least tablesLeast; more where clients leave it, up to tablesMost) + clients
+//	limit = ownFiles + tables (a quarter of the rest, from tablesLeast to tablesMost) + clients
 const (
 	ownFiles    = 64 // log, store, sockets to listen on, compactions at work
 	tablesLeast = 74 // below this Pebble takes no notice
@@ -24,14 +24,14 @@ type fileShares struct {
 	clients int64 // connections, whatever maxclients says
 }
 
-// shareFiles splits limit files for a node that is asked for clients connections.
-func shareFiles(limit uint64, clients int64) (fileShares, error) {
+// shareFiles splits limit files.
+func shareFiles(limit uint64) (fileShares, error) {
 	const least = ownFiles + tablesLeast + clientsLow
 	if limit < least {
 		return fileShares{}, fmt.Errorf("open files: the limit of %d (ulimit -n) is too low, a node needs at least %d", limit, least)
 	}
 	rest := int64(min(limit, 1<<40)) - ownFiles
-	tables := min(max(tablesLeast, rest/4, rest-clients), tablesMost)
+	tables := min(max(tablesLeast, rest/4), tablesMost)
 	return fileShares{tables: int(tables), clients: rest - tables}, nil
 }
 
@@ -42,13 +42,12 @@ func (s *Server) limitFiles() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return fmt.Errorf("read the limit of open files: %w", err)
 	}
-	asked := s.cfg.V.MaxClients.Load()
-	shares, err := shareFiles(l.Cur, asked)
+	shares, err := shareFiles(l.Cur)
 	if err != nil {
 		return err
 	}
 	s.files = shares
-	if asked > shares.clients {
+	if asked := s.cfg.V.MaxClients.Load(); asked > shares.clients {
 		s.log.Warning("maxclients reduced: not enough files may be open", "maxclients", shares.clients, "asked", asked, "open-files", l.Cur)
 		if err := s.cfg.Store("maxclients", strconv.FormatInt(shares.clients, 10)); err != nil {
 			return err

@@ -72,22 +72,24 @@ func (s *Server) Watch(x *command.Ctx) error {
 }
 
 func (s *Server) watch(c *client, txn *engine.Txn, name []byte) error {
-	for _, w := range c.multi.watch {
-		if w.key == string(name) {
-			return nil
-		}
+	at := slot.Of(name)
+	sh := &s.watches.shards[at%uint16(len(s.watches.shards))]
+	sh.mu.Lock()
+	_, has := sh.byKey[string(name)][c]
+	sh.mu.Unlock()
+	if has {
+		return nil
 	}
 	k, err := txn.Key(name)
 	if err != nil {
 		return err
 	}
-	w := watched{key: string(name), slot: slot.Of(name), existed: k.Exists()}
+	w := watched{key: string(name), slot: at, existed: k.Exists()}
 	c.multi.watch = append(c.multi.watch, w)
 	c.watching.Store(int32(len(c.multi.watch)))
 	if w.existed {
 		c.watchesExisting.Store(true)
 	}
-	sh := &s.watches.shards[w.slot%uint16(len(s.watches.shards))]
 	sh.mu.Lock()
 	if sh.byKey[w.key] == nil {
 		sh.byKey[w.key] = make(map[*client]bool)
