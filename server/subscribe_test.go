@@ -362,7 +362,7 @@ func TestWhileLoading(t *testing.T) {
 		{"ECHO a", "$1\r\na\r\n"},
 		{"CLIENT SETNAME a", "+OK\r\n"},
 		{"PUBLISH a b", ":0\r\n"},
-		{"EXEC", loading},
+		{"EXEC", "-EXECABORT Transaction discarded because of: " + loading[1:]}, // as every EXEC that is refused
 	} {
 		if got := c.Do(strings.Fields(line.cmd)...).Raw; got != line.want {
 			t.Errorf("%s: %q, want %q", line.cmd, got, line.want)
