@@ -124,6 +124,7 @@ func Open(o Options) (*Store, *Opened, error) {
 	}
 	opened := &Opened{Floor: floor}
 	if err := s.readState(opened); err != nil {
+		err = &OpenError{o.Dir, err}
 		return nil, nil, errors.Join(err, s.closeDB(), s.releaseCaches())
 	}
 	s.floor.cur.BootID = o.BootID
