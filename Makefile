@@ -13,13 +13,13 @@ BAR      ?= restart latency diskfull ttl idle bench
 help:        ## list the targets
 	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
 
-build:       ## bin/cairn and bin/cairn-bench
+build:       ## bin/cairn
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
-run: build   ## one node on PORT (6379) with its files in ./data
+run: build   ## one node on PORT (6379) for this machine, with its files in ./data
 	@mkdir -p data
-	exec bin/cairn server --dir ./data --port $(PORT) $(ARGS)
+	exec bin/cairn server --dir ./data --bind 127.0.0.1 -::1 --port $(PORT) $(ARGS)
 
 test:        ## all tests, invariants on, at most 6 minutes on 2 cores
 	$(GO) test -tags invariants -timeout 6m $(PKG)

@@ -25,8 +25,9 @@ type client struct {
 	ctx          command.Ctx
 	txn          *engine.Txn
 	slots        []uint16
-	resting      bool  // see rest
-	waitEnd      int64 // the log offset that the gathered replies rest on
+	resting      bool      // see rest
+	armed        time.Time // when the bound of reads was set last; zero: anew at the next
+	waitEnd      int64     // the log offset that the gathered replies rest on
 	stamp        time.Time
 	asking       bool
 	readAny      bool // READONLY: a replica may answer for its primary's slots

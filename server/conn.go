@@ -42,7 +42,7 @@ func (c *client) serve() {
 // rest gives back what a connection that waits does not need. The next command finds it anew, which is why it
 // is not done after every batch.
 func (c *client) rest() {
-	c.resting = true
+	c.resting, c.armed = true, time.Time{}
 	if c.framer.Buffered() == 0 {
 		c.framer.Release()
 	}
@@ -62,7 +62,9 @@ func (c *client) read() bool {
 	n, err := c.conn.Read(buf)
 	if n > 0 {
 		c.framer.Advance(n)
-		c.resting = false
+		if c.resting {
+			c.resting, c.armed = false, time.Time{}
+		}
 		c.s.stats.inBytes.Add(int64(n))
 		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
 		c.unparsed.Store(int64(c.framer.Buffered()))

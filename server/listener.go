@@ -223,8 +223,13 @@ func (c *client) setLimits() {
 	})
 }
 
-// armTimeout bounds how long the next read may wait.
+// armTimeout bounds how long the next read may wait. A busy connection keeps the bound of a moment ago, since
+// setting one costs as much as a small command: a read that ends too early looks at the clock and waits on.
 func (c *client) armTimeout() {
+	if !c.resting && c.stamp.Sub(c.armed) < restAfter/2 {
+		return
+	}
+	c.armed = c.stamp
 	var deadline time.Time
 	if d := c.idleLimit(); d > 0 {
 		deadline = time.UnixMilli(c.lastUsed.Load()).Add(d)
