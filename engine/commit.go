@@ -56,7 +56,10 @@ func (t *Txn) Commit() (end int64, err error) {
 }
 
 // CommitEntry is Commit with the entry's bytes as a primary sent them.
-func (t *Txn) CommitEntry(entry []byte) (end int64, err error) { return t.commit(entry) }
+func (t *Txn) CommitEntry(entry []byte) (end int64, err error) {
+	t.long = t.long[:0] // what the handlers would have logged is not asked for
+	return t.commit(entry)
+}
 
 func (t *Txn) commit(entry []byte) (int64, error) {
 	s := t.s
@@ -68,7 +71,7 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 		t.End()
 		return 0, ErrRerouted
 	}
-	end := s.attached().Append(entry)
+	end := t.appendEntry(s.attached(), entry)
 	t.publish(rows)
 	s.cut.runlock(t.lane)
 	for _, slot := range t.slots {

@@ -23,6 +23,10 @@ func (l *memLog) Append(e []byte) int64 {
 	return int64(l.Len())
 }
 
+func (l *memLog) AppendParts(parts ...[]byte) int64 {
+	return l.Append(bytes.Join(parts, nil))
+}
+
 func (l *memLog) Reserve(int) error { return nil }
 func (l *memLog) End() int64        { return l.end.Load() }
 func (l *memLog) SyncAll() error    { return nil }
@@ -135,5 +139,48 @@ func TestCutBeforeReplay(t *testing.T) {
 		if err := s.Abandon(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Long arguments reach the log as they lie; the entry is the same as if they had been copied into it.
+func TestLongArguments(t *testing.T) {
+	s, _, err := Open(Options{FS: vfs.NewMem(), Dir: "s", MemoryBudget: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &memLog{}
+	if err := s.Attach(log); err != nil {
+		t.Fatal(err)
+	}
+	long := bytes.Repeat([]byte("x"), longArgument)
+	txn := s.NewTxn()
+	for _, commands := range [][][][]byte{
+		{{[]byte("SET"), []byte("k"), long}},
+		{{[]byte("SET"), long, []byte("v")}, {[]byte("GET"), []byte("k")}, {[]byte("APPEND"), []byte("k"), long}},
+	} {
+		var want []byte
+		for _, args := range commands {
+			want = append(want, fmt.Sprintf("*%d\r\n", len(args))...)
+			for _, a := range args {
+				want = appendBulk(want, a)
+			}
+		}
+		if len(commands) > 1 {
+			want = append(append([]byte(multiHead), want...), multiTail...)
+		}
+		before := int(log.End())
+		txn.Begin(nil, true, 1000)
+		for _, args := range commands {
+			txn.Log(args...)
+		}
+		if _, err := txn.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.Bytes()[before:]; !bytes.Equal(got, want) {
+			t.Fatalf("%d commands: the log has %d bytes, want %d: %.60q", len(commands), len(got), len(want), got)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -14,7 +14,7 @@ const (
 func (t *Txn) Log(args ...[]byte) {
 	t.startCommand(len(args))
 	for _, a := range args {
-		t.entry = appendBulk(t.entry, a)
+		t.logArgument(a)
 	}
 }
 
@@ -23,8 +23,45 @@ func (t *Txn) LogStrings(name string, args ...[]byte) {
 	t.startCommand(1 + len(args))
 	t.entry = appendBulk(t.entry, name)
 	for _, a := range args {
-		t.entry = appendBulk(t.entry, a)
+		t.logArgument(a)
 	}
+}
+
+// longArgument is from where on an argument is handed to the log as it lies, instead of being copied into the
+// entry first: of a value of hundreds of megabytes there must not be one copy more than needed.
+const longArgument = 64 << 10
+
+// longPart is an argument that is left out of the entry's bytes, and where it belongs.
+type longPart struct {
+	at   int
+	part []byte
+}
+
+func (t *Txn) logArgument(a []byte) {
+	if len(a) < longArgument {
+		t.entry = appendBulk(t.entry, a)
+		return
+	}
+	t.entry = append(t.entry, '$')
+	t.entry = strconv.AppendInt(t.entry, int64(len(a)), 10)
+	t.entry = append(t.entry, '\r', '\n')
+	t.long = append(t.long, longPart{len(t.entry), a})
+	t.entry = append(t.entry, '\r', '\n')
+}
+
+// appendEntry hands the whole entry to the log.
+func (t *Txn) appendEntry(log Log, entry []byte) (end int64) {
+	if len(t.long) == 0 {
+		return log.Append(entry)
+	}
+	base := len(t.entry) - len(entry) // what a single command leaves out in front
+	var parts [][]byte
+	at := base
+	for _, l := range t.long {
+		parts = append(parts, t.entry[at:l.at], l.part)
+		at = l.at
+	}
+	return log.AppendParts(append(parts, t.entry[at:])...)
 }
 
 // LogRaw adds a command that is encoded already.

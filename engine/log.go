@@ -7,6 +7,8 @@ import "sync/atomic"
 type Log interface {
 	// Append takes one whole entry and gives the offset after it. It never waits for a disk.
 	Append(entry []byte) (end int64)
+	// AppendParts is Append for an entry that lies in pieces.
+	AppendParts(parts ...[]byte) (end int64)
 	// Reserve is called before any lock is taken and waits while the log is behind.
 	Reserve(n int) error
 	// End is the offset after the last entry appended.
@@ -34,6 +36,9 @@ func (r *replayLog) Append([]byte) int64 {
 	r.end.Store(r.next)
 	return r.next
 }
+
+// AppendParts is part of Log.
+func (r *replayLog) AppendParts(...[]byte) int64 { return r.Append(nil) }
 
 func (r *replayLog) Reserve(int) error { return nil }
 func (r *replayLog) End() int64        { return r.end.Load() }

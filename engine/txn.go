@@ -69,7 +69,8 @@ type Txn struct {
 	dropped []uint16 // slots dropped as a whole, by DropSlots
 	dropAll bool
 
-	entry   []byte // log entry under construction, MULTI header first
+	entry   []byte     // log entry under construction, MULTI header first
+	long    []longPart // arguments that the entry's bytes leave out
 	nlogged int
 	dirty   int
 	events  []Event
@@ -118,6 +119,8 @@ func (t *Txn) reset() {
 	t.arena, t.entry = t.arena[:0], t.entry[:0]
 	clear(t.elems)
 	t.dropped, t.dropAll = t.dropped[:0], false
+	clear(t.long)
+	t.long = t.long[:0]
 	clear(t.events)
 	clear(t.adopted)
 	t.events, t.adopted, t.fresh = t.events[:0], t.adopted[:0], t.fresh[:0]

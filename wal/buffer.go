@@ -44,19 +44,31 @@ func (b *buffer) add(entry []byte, start int64) {
 		b.put(entry)
 		return
 	}
-	// An entry longer than a block gets blocks of its own. Only the last one says that an entry
-	// ends there, so that recovery never cuts in the middle of it.
+	b.addLong([][]byte{entry}, len(entry), start)
+}
+
+// addLong appends an entry of total bytes that lies in pieces. One longer than a block gets blocks of its own.
+// Only the last one says that an entry ends there, so that recovery never cuts in the middle of it.
+func (b *buffer) addLong(parts [][]byte, total int, start int64) {
 	b.close()
-	for len(entry) > 0 {
-		n := min(len(entry), b.payloadMax)
+	piece := []byte(nil)
+	for total > 0 {
+		n := min(total, b.payloadMax)
 		b.room(n, start)
-		b.put(entry[:n])
-		if n < len(entry) {
+		for left := n; left > 0; {
+			for len(piece) == 0 {
+				piece, parts = parts[0], parts[1:]
+			}
+			k := min(left, len(piece))
+			b.put(piece[:k])
+			piece, left = piece[k:], left-k
+		}
+		total, start = total-n, start+int64(n)
+		if total > 0 {
 			c := b.chunks[len(b.chunks)-1]
 			c.blocks[len(c.blocks)-1].flags = 0
 		}
 		b.close()
-		entry, start = entry[n:], start+int64(n)
 	}
 }
 

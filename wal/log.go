@@ -118,16 +118,13 @@ func (l *Log) AppendParts(parts ...[]byte) (end int64) {
 	for _, p := range parts {
 		n += len(p)
 	}
-	if n > l.buf.payloadMax {
-		whole := make([]byte, 0, n)
-		for _, p := range parts {
-			whole = append(whole, p...)
-		}
-		return l.Append(whole)
-	}
 	l.mu.Lock()
 	end = l.end.Load()
-	if l.failed.Load() == nil && n > 0 {
+	switch {
+	case l.failed.Load() != nil || n == 0:
+	case n > l.buf.payloadMax:
+		l.buf.addLong(parts, n, end)
+	default:
 		l.buf.room(n, end)
 		for _, p := range parts {
 			l.buf.put(p)

@@ -54,7 +54,8 @@ func (l *Log) writeOut() error {
 	l.writingTo = l.end.Load()
 	synced := l.synced.Load()
 	l.mu.Unlock()
-	for _, c := range chunks {
+	for i, c := range chunks {
+		chunks[i] = nil // written chunks of a huge entry need not wait for its end
 		if err := l.writeChunk(c, synced); err != nil {
 			return l.fail(err)
 		}

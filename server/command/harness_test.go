@@ -35,6 +35,10 @@ func (l *memLog) Append(e []byte) int64 {
 	return int64(l.Len())
 }
 
+func (l *memLog) AppendParts(parts ...[]byte) int64 {
+	return l.Append(bytes.Join(parts, nil))
+}
+
 func (l *memLog) Reserve(int) error { return nil }
 func (l *memLog) End() int64        { return l.end.Load() }
 func (l *memLog) SyncAll() error    { return nil }
