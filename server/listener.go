@@ -56,15 +56,27 @@ func (s *Server) listenTCP(binds []string, port int) error {
 				continue
 			}
 			s.log.Warning("Failed listening on port " + strconv.Itoa(port) + " (tcp), aborting.")
-			return fmt.Errorf("listen on %s port %d: %w", b, port, err)
+			return listenError(b, port, err)
 		}
 		s.listeners = append(s.listeners, l)
 		opened++
 	}
 	if opened == 0 {
-		return fmt.Errorf("listen on port %d: none of the addresses %q is there", port, binds)
+		return fmt.Errorf("cannot listen on port %d: none of the addresses %q is there", port, binds)
 	}
 	return nil
+}
+
+// listenError is what an operator is told. Go's own text names the address once more, and calls the system by name.
+func listenError(bind string, port int, err error) error {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("cannot listen on port %d: %w", port, unix.EADDRINUSE)
+	case errors.As(err, &errno):
+		return fmt.Errorf("cannot listen on %s port %d: %w", bind, port, errno)
+	}
+	return fmt.Errorf("cannot listen on %s port %d: %w", bind, port, err)
 }
 
 func listenReuse(network, addr string) (net.Listener, error) {

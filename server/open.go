@@ -71,8 +71,12 @@ func (s *Server) open() error {
 	}
 	store.SetRouting(routing)
 	s.store = store
-	s.log.Event("data opened", "keys", store.Keys(), "applied", opened.Applied, "log", s.wal.End(),
-		"entries", entries, "took", time.Since(began).Round(time.Millisecond))
+	keys := store.Keys()
+	s.log.Event(fmt.Sprintf("Data opened: %d keys, %d log entries executed again, %d ms", keys, entries, time.Since(began).Milliseconds()),
+		"applied", opened.Applied, "log", s.wal.End())
+	if keys == 0 {
+		s.warnOfStrangers()
+	}
 	return nil
 }
 

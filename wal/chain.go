@@ -223,7 +223,10 @@ func (d *directory) noChain(from OpenPoint) error {
 		f := d.damaged[len(d.damaged)-1]
 		return damage(f.name, 0, from.Applied, from.Applied, f.reason)
 	}
-	e := &StartError{Applied: from.Applied, First: -1, End: -1, Reason: "no segment of the store's history"}
+	e := &StartError{
+		Dir: d.path, Applied: from.Applied, First: -1, End: -1,
+		Reason: "no segment of the store's history", missing: len(d.segments) == 0,
+	}
 	for _, s := range d.segments {
 		if s.hdr.History.ID != from.History.ID {
 			continue

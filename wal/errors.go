@@ -51,13 +51,21 @@ func (e *DamageError) Error() string {
 
 // StartError says that the log does not hold the offset from which the store wants to go on.
 type StartError struct {
+	Dir        string
 	Applied    int64 // offset the store has applied
 	First, End int64 // what the log has of that history; -1 when it has nothing
 	Reason     string
+	missing    bool // there is no segment at all
 }
 
 func (e *StartError) Error() string {
-	return fmt.Sprintf("open log: the store has applied offset %d, the log has %d to %d: %s", e.Applied, e.First, e.End, e.Reason)
+	if e.missing {
+		return fmt.Sprintf("no log in %s, but the store has applied offset %d: bring the log back", e.Dir, e.Applied)
+	}
+	if e.First < 0 {
+		return fmt.Sprintf("the log in %s is not the one of the store, which has applied offset %d: %s", e.Dir, e.Applied, e.Reason)
+	}
+	return fmt.Sprintf("open log in %s: the store has applied offset %d, the log has %d to %d: %s", e.Dir, e.Applied, e.First, e.End, e.Reason)
 }
 
 // HistoryError says that a history does not continue the present one.

@@ -131,7 +131,7 @@ func (r *recovery) decide(from OpenPoint) (*OpenReport, error) {
 	// The proof may end inside a long entry, of which then the rest is what was lost.
 	if r.scan.end < r.proven {
 		if !r.lost && from.Applied > r.scan.end && from.Floor <= r.scan.end {
-			return nil, &StartError{Applied: from.Applied, First: first, End: r.scan.end, Reason: "the store is ahead of the log"}
+			return nil, &StartError{Dir: r.dir.path, Applied: from.Applied, First: first, End: r.scan.end, Reason: "the store is ahead of the log"}
 		}
 		return nil, damage(s.name, r.scan.pos, r.scan.end, r.proven, r.scan.reason)
 	}

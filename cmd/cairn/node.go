@@ -19,6 +19,9 @@ import (
 // exitDisk is the status after a failed write or sync: sysexits.h calls it an input/output error.
 const exitDisk = 74
 
+// sameSignal is how long after the wish to stop a signal says nothing new: timeout(1) signals the process and its group.
+const sameSignal = time.Second
+
 func versionText() string {
 	v := "devel"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -67,7 +70,9 @@ func serve(cfg *config.Config, log *server.Logger) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	s := server.New(cfg, log)
 	if err := s.Start(); err != nil {
-		log.Warning("start failed", "err", err)
+		if cfg.V.LogFile.Load() != "" { // otherwise who reads the log reads standard error, too
+			log.Warning("start failed", "err", err)
+		}
 		fmt.Fprintf(os.Stderr, "cairn: %v\n", err)
 		return 1
 	}
@@ -84,21 +89,27 @@ func serve(cfg *config.Config, log *server.Logger) int {
 	case <-s.Fatal():
 		return exitDisk
 	}
+	asked := time.Now()
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	done := make(chan error, 1)
 	go func() { done <- s.Stop() }() // ends with the node
-	select {
-	case err := <-done:
-		if err != nil {
-			log.Warning("stop failed", "err", err)
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				log.Warning("stop failed", "err", err)
+				return exitDisk
+			}
+			return 0
+		case <-s.Fatal():
 			return exitDisk
+		case <-signals:
+			if time.Since(asked) < sameSignal {
+				continue
+			}
+			log.Warning("second signal: exit at once; the log has what was acknowledged")
+			return 1
 		}
-		return 0
-	case <-s.Fatal():
-		return exitDisk
-	case <-signals:
-		log.Warning("second signal: exit at once; the log has what was acknowledged")
-		return 1
 	}
 }
 

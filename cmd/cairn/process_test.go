@@ -97,6 +97,18 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
+// TestTwoSignals: who signals a process and its group sends two at once, and means one.
+func TestTwoSignals(t *testing.T) {
+	t.Parallel()
+	n := start(t, t.TempDir())
+	testkit.Dial(t, n.addr).Do("SET", "k", "v")
+	n.Signal(syscall.SIGTERM)
+	n.Signal(syscall.SIGINT)
+	if code := n.ExitCode(t, 10*time.Second); code != 0 {
+		t.Errorf("exit status %d, want 0", code)
+	}
+}
+
 // TestShutdownCommand: SHUTDOWN ends the process in order.
 func TestShutdownCommand(t *testing.T) {
 	t.Parallel()
@@ -121,6 +133,9 @@ func TestSecondNode(t *testing.T) {
 		r := runToEnd(t, built().cairn, "server", "--dir", c.dir, "--port", c.port)
 		if r.code == 0 || r.stderr == "" {
 			t.Errorf("%s: status %d, standard error %q; want a failure that says why", c.name, r.code, r.stderr)
+		}
+		if want := "cairn: cannot listen on port " + c.port + ": address already in use\n"; c.name == "same port" && r.stderr != want {
+			t.Errorf("standard error %q, want %q", r.stderr, want)
 		}
 	}
 	if got := testkit.Dial(t, n.addr).Do("SET", "k", "v").Raw; got != "+OK\r\n" {

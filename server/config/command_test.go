@@ -296,3 +296,21 @@ func TestRewriteErrors(t *testing.T) {
 		t.Error("the link became a file")
 	}
 }
+
+// What the file asks of databases stays, and save points stay on their line.
+func TestRewriteKeepsLines(t *testing.T) {
+	path := writeFile(t, "node.conf", "databases 16\nsave 900 1 300 10\n")
+	c, _, err := Load([]string{path, "--dir", "/"}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.Rewrite(); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := os.ReadFile(path)
+		if want := "databases 16\nsave 900 1 300 10\n" + rewriteMark + "\ndir \"/\"\n"; string(after) != want {
+			t.Errorf("got:\n%swant:\n%s", after, want)
+		}
+	}
+}

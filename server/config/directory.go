@@ -20,6 +20,12 @@ func newDirectory() *directory {
 	return t
 }
 
+// Known says whether there is a directive of that name.
+func Known(name string) bool {
+	p, _ := newDirectory().find(name)
+	return p != nil
+}
+
 // find returns a row and its place, or nil. Case does not count.
 func (t *directory) find(name string) (*param, int) {
 	i, ok := t.byName[name]

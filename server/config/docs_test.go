@@ -86,6 +86,10 @@ func effectText(p *param) string {
 		return "refused: " + p.why
 	case p.is(fixed):
 		return "fixed: " + p.why
+	case p.is(noted) && p.is(own):
+		return "cairn's own, none yet: " + p.why
+	case p.is(noted):
+		return "none: " + p.why
 	case p.is(own):
 		return "cairn's own"
 	case p.is(hidden):

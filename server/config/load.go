@@ -59,7 +59,6 @@ func Load(args, env []string, stdin io.Reader) (*Config, []Note, error) {
 	l.readEnv(env)
 	l.readOptions(line)
 	c := l.build(path)
-	l.checkTogether(c)
 	if len(l.errs) > 0 {
 		return nil, l.notes, l.errs
 	}
@@ -153,11 +152,15 @@ func (l *loader) readOptions(line commandLine) {
 	r := l.reader()
 	if len(line.stray) > 0 {
 		// only the first is shown: what follows it may be a password
-		r.fail(place{where: where}, "", shownFirst(line.stray), "belongs to no option; options begin with two dashes")
+		r.stray(place{where: where}, line.stray)
 	}
 	for _, o := range line.options {
 		if o.whole != "" {
 			r.line(o.whole, place{where: where})
+			continue
+		}
+		if p, _ := l.t.find(o.name); p != nil && len(o.args) == 0 && !p.is(multi) {
+			r.fail(place{where: where}, o.name, "", "needs a value")
 			continue
 		}
 		r.set(place{where: where}, o.name, o.args)
@@ -195,14 +198,6 @@ func (l *loader) build(path string) *Config {
 		c.publish(i)
 	}
 	return c
-}
-
-// checkTogether finds settings that are right alone and wrong together.
-func (l *loader) checkTogether(c *Config) {
-	if c.V.ClusterEnabled.Load() && c.V.ReplicaOf.Load().Host != "" {
-		at := l.from["replicaof"]
-		l.errs = append(l.errs, &Error{at.where, at.line, "replicaof", "", "replicaof directive not allowed in cluster mode"})
-	}
 }
 
 // findAutos computes what 0 stands for, where the machine decides.

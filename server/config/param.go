@@ -43,6 +43,7 @@ const (
 	auto                        // 0 stands for a number found at start
 	own                         // cairn's, unknown to Redis
 	fixed                       // the value may be replaced by another one, with a note
+	noted                       // kept and shown, but what it asks for does not happen, with a note
 )
 
 // param is one row of the table.
@@ -56,7 +57,7 @@ type param struct {
 	max     uint64
 	choices []string // kindEnum, kindBits; "a=b" means that b is another word for a
 	unit    string   // of numbers, for people: "s", "ms", "us", "bytes", ...
-	why     string   // of ignored, refused and fixed
+	why     string   // of ignored, refused, fixed and noted
 
 	// check replaces reading for kindSpecial, and adds rules to other kinds. args
 	// is the value as separate words, old what the directive has now (for the

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -134,16 +135,24 @@ func (r *reader) set(at place, name string, args []string) {
 	}
 	value, err := p.parse(args, r.old(p))
 	if err == nil && p.is(refused) && value != p.def {
-		err = fmt.Errorf("only the default %q is accepted: %s", p.def, p.why)
+		err = refusal(p)
 	}
 	if err != nil {
 		r.fail(at, name, shown(p, args), err.Error())
 		return
 	}
-	if p.is(ignored) && value != p.def || p.is(fixed) && value != strings.Join(args, " ") {
+	if (p.is(ignored) || p.is(noted)) && value != p.def || p.is(fixed) && value != strings.Join(args, " ") {
 		r.note(at, name, p.why)
 	}
 	r.cur[p.name], r.from[p.name] = value, at
+}
+
+// refusal says why a refused directive takes its default only.
+func refusal(p *param) error {
+	if p.def == "" {
+		return errors.New(p.why)
+	}
+	return fmt.Errorf("only the default %q is accepted: %s", p.def, p.why)
 }
 
 // old is what a directive has before its next line.
@@ -211,7 +220,7 @@ func (r *reader) state(at place, name string, args []string) {
 		r.note(at, name, "Redis dropped it, too")
 		return
 	}
-	r.fail(at, name, "", "unknown directive")
+	r.fail(at, name, "", "unknown directive"+r.suggestion(name))
 }
 
 // shown is a value as an error may repeat it.

@@ -15,6 +15,8 @@ import (
 //
 //	the first line of a directive     takes its value now, under its newer name
 //	further lines of it               take further values (save, ...) or become blank
+//	the last line of save             takes all values that are left
+//	databases, which is always 1      keeps what was asked for
 //	a directive without a line        is appended, below rewriteMark, unless it has its default
 //	a directive that an include sets  moves below the includes, or they would win at the next start
 //	comments, include, ...            stay
@@ -63,6 +65,9 @@ func (c *Config) rewritten(old string) []byte {
 	w := newRewriter(c.t, old)
 	for i := range c.t.rows {
 		p := &c.t.rows[i]
+		if p.is(fixed) {
+			continue // the line says what Redis should do with the file, and does nothing here
+		}
 		w.put(p, lineTexts(p, c.texts[i]), c.texts[i] != p.def || c.late[p.name], c.late[p.name])
 	}
 	return w.content()
@@ -104,6 +109,11 @@ func saveLines(text string) []string {
 		lines = append(lines, fmt.Sprintf("save %d %d", s.Seconds, s.Changes))
 	}
 	return lines
+}
+
+// joinSave makes one line of several.
+func joinSave(lines []string) string {
+	return saveName + strings.ReplaceAll(strings.Join(lines, ""), saveName, "")
 }
 
 func limitLines(p *param, text string) []string {
@@ -173,6 +183,9 @@ func (w *rewriter) put(p *param, texts []string, force, last bool) {
 	if last {
 		w.blank(places)
 		places = nil
+	}
+	if n := len(places); p.name == saveName && n > 0 && len(texts) > n {
+		texts = append(texts[:n-1:n-1], joinSave(texts[n-1:])) // a line may hold several pairs
 	}
 	for i, text := range texts {
 		if i < len(places) {

@@ -72,8 +72,8 @@ func (p param) with(check func([]string, string) (string, error)) param {
 	return p
 }
 
-// noting says of ignored rows why they are, of refused rows what to do, of fixed
-// rows what holds instead.
+// noting says of ignored and noted rows why they are, of refused rows what to do,
+// of fixed rows what holds instead.
 func noting(why string, f flag, rows ...param) []param {
 	for i := range rows {
 		rows[i].flags |= f

@@ -3,52 +3,56 @@ package config
 import "math"
 
 func networkRows() []param {
-	return []param{
+	rows := noting("clients are limited one by one only", noted,
+		param{name: "maxmemory-clients", kind: kindPercent, def: "0", max: maxLong, unit: "bytes or percent"})
+	rows = append(rows, noting("the system's own limit holds", noted,
+		number("tcp-backlog", "511", 0, maxInt, "", immutable))...)
+	return append(rows,
 		special("bind", "* -::*", multi, checkBind),
 		number("port", "6379", 0, maxPort, "", 0),
-		number("tcp-backlog", "511", 0, maxInt, "", immutable),
 		number("tcp-keepalive", "300", 0, maxInt, "s", 0),
 		text("unixsocket", "", immutable),
-		{name: "unixsocketperm", kind: kindOctal, def: "0", max: 0o777, flags: immutable},
+		param{name: "unixsocketperm", kind: kindOctal, def: "0", max: 0o777, flags: immutable},
 		text("bind-source-addr", "", 0),
 		yesNo("protected-mode", "yes", 0),
 		number("timeout", "0", 0, maxInt, "s", 0),
 		number("maxclients", "10000", 1, math.MaxUint32, "", 0),
-		{name: "maxmemory-clients", kind: kindPercent, def: "0", max: maxLong, unit: "bytes or percent"},
 		memory("proto-max-bulk-len", "536870912", 1<<20, maxLong, 0),
 		memory("client-query-buffer-limit", "1073741824", 1<<20, maxLong, 0),
 		special("client-output-buffer-limit",
 			"normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", multi|cumulative, checkOutputLimits),
 		number("tracking-table-max-keys", "1000000", 0, maxLong, "", 0),
-	}
+	)
 }
 
 func processRows() []param {
-	return []param{
+	rows := noting("background work does not go by it", noted,
+		number("hz", "10", 0, maxInt, "", 0).with(checkHz))
+	rows = append(rows, noting("there are no replicas to wait for yet", noted,
+		number("shutdown-timeout", "10", 0, maxInt, "s", 0))...)
+	rows = append(rows, noting("every stop applies and flushes all there is", noted,
+		bits("shutdown-on-sigint", "default", 0, "default", "save", "nosave", "now", "force").with(checkSignal),
+		bits("shutdown-on-sigterm", "default", 0, "default", "save", "nosave", "now", "force").with(checkSignal))...)
+	return append(rows,
 		yesNo("daemonize", "no", immutable),
 		enum("supervised", "no", immutable, "upstart", "systemd", "auto", "no"),
 		text("pidfile", "", immutable),
 		special("dir", "", protected|notLoading, checkDir),
 		text("logfile", "", immutable),
 		enum("loglevel", "notice", 0, "debug", "verbose", "notice", "warning", "nothing"),
-		number("shutdown-timeout", "10", 0, maxInt, "s", 0),
-		bits("shutdown-on-sigint", "default", 0, "default", "save", "nosave", "now", "force").with(checkSignal),
-		bits("shutdown-on-sigterm", "default", 0, "default", "save", "nosave", "now", "force").with(checkSignal),
-		number("hz", "10", 0, maxInt, "", 0).with(checkHz),
-	}
+	)
 }
 
 func securityRows() []param {
-	return []param{
+	rows := noting("modules are not supported", noted,
+		enum("enable-module-command", "no", immutable, "no", "yes", "local"))
+	return append(rows,
 		text("requirepass", "", secret),
-		text("masteruser", "", secret),
-		text("masterauth", "", secret),
 		enum("acl-pubsub-default", "resetchannels", 0, "allchannels", "resetchannels"),
 		number("acllog-max-len", "128", 0, maxLong, "", 0),
 		enum("enable-protected-configs", "no", immutable, "no", "yes", "local"),
 		enum("enable-debug-command", "no", immutable, "no", "yes", "local"),
-		enum("enable-module-command", "no", immutable, "no", "yes", "local"),
-	}
+	)
 }
 
 // policies are the words of maxmemory-policy and maxdata-policy.
@@ -60,24 +64,29 @@ func policies() []string {
 }
 
 func dataRows() []param {
-	one := noting("there is one database, number 0", fixed,
+	const memoryOnly = "memory is a cache here and nothing is evicted, see memory-budget"
+	rows := noting("there is one database, number 0", fixed,
 		number("databases", "1", 1, maxInt, "", immutable).with(checkDatabases))
-	return append(one,
+	rows = append(rows, noting("the log is always kept", noted,
 		yesNo("appendonly", "no", notLoading),
-		enum("appendfsync", "everysec", 0, "everysec", "always", "no"),
-		special("save", "3600 1 300 100 60 10000", multi|cumulative, checkSave),
+		special("save", "3600 1 300 100 60 10000", multi|cumulative, checkSave))...)
+	rows = append(rows, noting(memoryOnly, noted,
 		memory("maxmemory", "0", 0, math.MaxUint64, 0),
 		enum("maxmemory-policy", "noeviction", 0, policies()...),
 		number("maxmemory-samples", "5", 1, maxInt, "", 0),
 		number("maxmemory-eviction-tenacity", "10", 0, 100, "", 0),
-		number("lfu-log-factor", "10", 0, maxInt, "", 0),
-		number("lfu-decay-time", "1", 0, maxInt, "min", 0),
-		number("active-expire-effort", "1", 1, 10, "", 0),
 		yesNo("lazyfree-lazy-eviction", "no", 0),
+		number("lfu-log-factor", "10", 0, maxInt, "", 0),
+		number("lfu-decay-time", "1", 0, maxInt, "min", 0))...)
+	rows = append(rows, noting("expired keys are deleted as they come due", noted,
+		number("active-expire-effort", "1", 1, 10, "", 0))...)
+	rows = append(rows, noting("there is one way to delete", noted,
 		yesNo("lazyfree-lazy-expire", "no", 0),
 		yesNo("lazyfree-lazy-server-del", "no", 0),
 		yesNo("lazyfree-lazy-user-del", "no", 0),
-		yesNo("lazyfree-lazy-user-flush", "no", 0),
+		yesNo("lazyfree-lazy-user-flush", "no", 0))...)
+	return append(rows,
+		enum("appendfsync", "everysec", 0, "everysec", "always", "no"),
 	)
 }
 
@@ -99,8 +108,11 @@ func encodingRows() []param {
 }
 
 func replicationRows() []param {
-	return []param{
-		special("replicaof slaveof", "", immutable|multi, checkReplicaOf),
+	rows := noting("replication is not supported yet, and ignoring it would make this node a primary that takes writes of its own",
+		refused, special("replicaof slaveof", "", immutable|multi, checkReplicaOf))
+	rows = append(rows, noting("replication is not supported yet", noted,
+		text("masteruser", "", secret),
+		text("masterauth", "", secret),
 		yesNo("replica-serve-stale-data slave-serve-stale-data", "yes", 0),
 		yesNo("replica-read-only slave-read-only", "yes", 0),
 		number("replica-priority slave-priority", "100", 0, maxInt, "", 0),
@@ -110,16 +122,17 @@ func replicationRows() []param {
 		yesNo("replica-ignore-maxmemory slave-ignore-maxmemory", "yes", 0),
 		number("repl-timeout", "60", 1, maxInt, "s", 0),
 		number("repl-ping-replica-period repl-ping-slave-period", "10", 1, maxInt, "s", 0),
-		memory("repl-backlog-size", "0", 1, maxLong, auto),
 		yesNo("repl-disable-tcp-nodelay", "no", 0),
 		number("repl-diskless-sync-delay", "5", 0, maxInt, "s", 0),
 		number("repl-diskless-sync-max-replicas", "0", 0, maxInt, "", 0),
 		enum("repl-diskless-load", "disabled", notLoading, "disabled", "on-empty-db", "swapdb"),
+		number("rdb-key-save-delay", "0", math.MinInt32, maxInt, "us", hidden),
+		number("key-load-delay", "0", math.MinInt32, maxInt, "us", hidden))...)
+	return append(rows,
+		memory("repl-backlog-size", "0", 1, maxLong, auto),
 		number("min-replicas-to-write min-slaves-to-write", "0", 0, maxInt, "", 0),
 		number("min-replicas-max-lag min-slaves-max-lag", "10", 0, maxInt, "s", 0),
-		number("rdb-key-save-delay", "0", math.MinInt32, maxInt, "us", hidden),
-		number("key-load-delay", "0", math.MinInt32, maxInt, "us", hidden),
-	}
+	)
 }
 
 func clusterRows() []param {

@@ -74,8 +74,8 @@ func measureRestart(l *lab, keys int, incr time.Duration) error {
 // openedLine is what the node itself says of its start.
 func openedLine(s *server) (found string) {
 	for line := range strings.Lines(s.Output(16 << 10)) {
-		if _, text, ok := strings.Cut(line, "data opened"); ok {
-			found = "data opened" + strings.TrimRight(text, "\n")
+		if _, text, ok := strings.Cut(line, "Data opened: "); ok {
+			found = strings.TrimRight(text, "\n")
 		}
 	}
 	return found
