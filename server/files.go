@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"cairn/server/command"
 )
 
 // Open files. Clients and the node's own files share one limit of the process. A node that is out of descriptors can
@@ -55,7 +57,7 @@ func (s *Server) limitFiles() error {
 	}
 	s.cfg.OnChange("maxclients", func(string, string) error {
 		if s.cfg.V.MaxClients.Load() > shares.clients {
-			return fmt.Errorf("The operating system is not able to handle the specified number of clients, try with %d", shares.clients) //nolint:staticcheck // Redis's text
+			return command.Reply(fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", shares.clients))
 		}
 		return nil
 	})
