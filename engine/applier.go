@@ -111,6 +111,11 @@ type group struct {
 func (s *Store) Apply() error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
+	return s.applyHeld()
+}
+
+// applyHeld is Apply for who holds applying.
+func (s *Store) applyHeld() error {
 	g, ok := s.cutGroup()
 	if !ok {
 		return s.maintain(0)
@@ -231,6 +236,7 @@ func (s *Store) maintain(written int) error {
 	if err := s.drops.run(s); err != nil {
 		return err
 	}
+	s.yieldToFilters()
 	s.sinceFlush += int64(written)
 	applied, durable := s.applied.Load(), s.durable.Load()
 	if applied == durable || s.flushing.Load() {

@@ -122,6 +122,9 @@ func (t *Txn) publish(rows []byte) {
 			continue
 		}
 		if k.Exists() {
+			if k.old.Type == 0 {
+				s.noteKey(k.Slot, k.Hash)
+			}
 			n := binary.LittleEndian.Uint32(rows)
 			s.cache.Put(kindRecord, k.Slot, k.Hash, k.Name, rows[4:4+n])
 			rows = rows[4+n:]
@@ -150,6 +153,7 @@ func (t *Txn) publishDrops(cur *pending.Set) {
 		c := s.SlotCounters(slot)
 		s.garbage.note(slot, layout.Counters{Keys: -c.Keys, Bytes: -c.Bytes})
 		s.counters.clear(slot)
+		s.noteDrop(slot)
 		s.slots[slot].nextDeadline.Store(noDeadline)
 		s.slots[slot].swept.Store(0)
 		s.slots[slot].drops.Add(1)

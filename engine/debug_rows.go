@@ -11,6 +11,8 @@ import (
 // call only. Two nodes with the same data have the same rows once Flush has come before, but for their
 // generations and for what waits to be dropped: it is for tests and for people who look into a store.
 func (s *Store) DumpRows(f func(row, val []byte) error) error {
+	s.place.RLock()
+	defer s.place.RUnlock()
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{layout.SpaceSlot}})
 	if err != nil {
 		return err

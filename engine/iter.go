@@ -109,6 +109,7 @@ type Iter struct {
 	inStore *pebbleSource // that source, if it is Pebble
 	valid   bool
 	err     error
+	walks   *walks // nil once closed
 }
 
 func (it *Iter) settle() {
@@ -199,6 +200,10 @@ func (it *Iter) step() bool {
 	if it.err != nil {
 		return false
 	}
+	if it.walks != nil && it.walks.ended.Load() {
+		it.err, it.valid = ErrReverted, false
+		return false
+	}
 	if it.steps++; it.steps%ageEvery != 0 {
 		return true
 	}
@@ -227,13 +232,18 @@ func (it *Iter) Close() error {
 		err = errors.Join(err, s.close())
 	}
 	it.sources, it.valid = nil, false
+	if it.walks != nil {
+		it.walks.open.Add(-1)
+		it.walks = nil
+	}
 	return err
 }
 
 // walk opens a merged walk over [lo, hi) of slot, standing on the first row at or after from.
 // points are rows of layers above, newest first.
 func (t *Txn) walk(slot uint16, lo, hi, from []byte, points ...source) (*Iter, error) {
-	it := &Iter{sources: points, opened: time.Now(), limit: t.s.opts.IteratorLifetime}
+	it := &Iter{sources: points, opened: time.Now(), limit: t.s.opts.IteratorLifetime, walks: &t.s.walks}
+	it.walks.open.Add(1)
 	if tree := t.elems[slot]; tree != nil {
 		it.sources = append(it.sources, newTreeSource(tree.IsoCopy(), hi))
 	}
@@ -254,7 +264,7 @@ func (t *Txn) walk(slot uint16, lo, hi, from []byte, points ...source) (*Iter, e
 	if below {
 		pi, err := t.s.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, it.Close())
 		}
 		it.sources = append(it.sources, &pebbleSource{pi})
 	}

@@ -21,6 +21,8 @@ type slotState struct {
 	// swept is the deadline below which the expiry index is known to be empty, so that a walk does not pass
 	// over the tombstones of what expired before.
 	swept atomic.Int64
+	// filter knows which keys the slot surely does not have.
+	filter slotFilter
 }
 
 const cutShards = 16

@@ -18,21 +18,36 @@ type Metrics struct {
 	L0Sublevels     int
 	MemTableBytes   int64
 	BlockCacheBytes int64
-	CacheBytes      int64 // limit of the record cache
+	CacheBytes      int64 // limit of the record cache at present
+	FilterBytes     int64 // filters of keys, taken from the record cache's limit
+	FilterLimit     int64
+	FilterSlots     int64 // slots that have one
+	FilterDenied    int64 // looks into Pebble for absent keys that filters spared
+	FilterPassed    int64 // those that they did not
+	FilterBuilt     int64
 	Corruptions     int64
 }
 
 // Metrics reads the numbers. It costs some locks of Pebble, so it is not for every command.
 func (s *Store) Metrics() Metrics {
+	s.place.RLock()
 	p := s.db.Metrics()
-	return Metrics{
+	s.place.RUnlock()
+	m := Metrics{
 		Keys: s.Keys(), Bytes: s.Bytes(), Applied: s.Applied(), Durable: s.Durable(),
 		Pending: s.Pending(), PendingLimit: s.opts.pendingBytes(),
 		DiskBytes: int64(p.DiskSpaceUsage()), BlobBytes: int64(p.BlobFiles.LiveSize), DiskFree: s.DiskFree(),
 		GateClosed:     s.Gate() != nil,
 		CompactionDebt: int64(p.Compact.EstimatedDebt), Compactions: p.Compact.NumInProgress,
 		Flushes: p.Flush.Count, ReadAmp: p.ReadAmp(), L0Sublevels: int(p.Levels[0].Sublevels),
-		MemTableBytes: int64(p.MemTable.Size), BlockCacheBytes: p.BlockCache.Size, CacheBytes: s.opts.cacheBytes(),
+		MemTableBytes: int64(p.MemTable.Size), BlockCacheBytes: p.BlockCache.Size, CacheBytes: s.cache.Limit(),
+		FilterBytes: s.filters.bytes.Load(), FilterLimit: s.filters.limit, FilterSlots: s.filters.known.Load(),
+		FilterBuilt: s.filters.built.Load(),
 		Corruptions: s.Corruptions(),
 	}
+	for i := range s.slots {
+		m.FilterDenied += s.slots[i].filter.denied.Load()
+		m.FilterPassed += s.slots[i].filter.passed.Load()
+	}
+	return m
 }

@@ -35,6 +35,8 @@ type Options struct {
 	DropRowsMax uint64
 	// IteratorLifetime is how long a walk may be open, see ErrIterTooOld. Default 60 s.
 	IteratorLifetime time.Duration
+	// RevertPatience is how long Revert waits for walks to end. Default 5 s.
+	RevertPatience time.Duration
 
 	// DiskReserve is how many bytes stay free for deletions and background work. Default: by the disk's size.
 	DiskReserve int64
@@ -83,6 +85,9 @@ func (o *Options) applyDefaults() {
 	if o.IteratorLifetime == 0 {
 		o.IteratorLifetime = time.Minute
 	}
+	if o.RevertPatience == 0 {
+		o.RevertPatience = 5 * time.Second
+	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
@@ -101,7 +106,7 @@ func (o *Options) validate() error {
 // The split of the budget, which is for all that the process has resident, its own code included.
 //
 //	program       code, Go's runtime, a few connections: about the same for every budget
-//	record cache  35 % of the rest, 25 % of little; on Go's heap
+//	record cache  35 % of the rest, 25 % of little, less what the filters of keys have of it; on Go's heap
 //	block cache   15 %; off the heap where Pebble is built with cgo
 //	memtables     1/32 each, at most 64 MiB, five at a time at worst (four that wait or fill, one being flushed)
 //	              and off the heap with cgo

@@ -34,6 +34,17 @@ func (s *Store) openPebble() (*pebble.DB, error) {
 		Logger:                      pebbleLogger{s},
 		EventListener:               s.listener(),
 	}
+	setLevels(opts)
+	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
+	opts.Experimental.ValueSeparationPolicy = s.valuePolicy
+	opts.Experimental.SpanPolicyFunc = spanPolicy
+	s.compactions = newScheduler()
+	opts.Experimental.CompactionScheduler = s.compactions
+	return pebble.Open(o.Dir, opts)
+}
+
+// setLevels says how tables are written.
+func setLevels(opts *pebble.Options) {
 	for i := range opts.Levels {
 		l := &opts.Levels[i]
 		l.BlockSize = 4 << 10
@@ -41,12 +52,6 @@ func (s *Store) openPebble() (*pebble.DB, error) {
 		l.FilterPolicy = bloom.FilterPolicy(10)
 		l.Compression = func() *sstable.CompressionProfile { return sstable.FastCompression }
 	}
-	opts.Experimental.DisableIngestAsFlushable = func() bool { return true }
-	opts.Experimental.ValueSeparationPolicy = s.valuePolicy
-	opts.Experimental.SpanPolicyFunc = spanPolicy
-	s.compactions = newScheduler()
-	opts.Experimental.CompactionScheduler = s.compactions
-	return pebble.Open(o.Dir, opts)
 }
 
 // valuePolicy says which values live apart from their tables and when their files are rewritten for the space of

@@ -9,10 +9,11 @@ import (
 	"cairn/engine/cache"
 	"cairn/engine/layout"
 	"cairn/engine/pending"
+	"cairn/internal/invariant"
 )
 
 // The overlay of every read: the transaction's own rows, pending rows of this epoch, rows being applied,
-// record cache (points only), Pebble.
+// record cache (points only), the slot's filter (key records only), Pebble.
 //
 // A row never moves between the two pending sets; it only goes from a frozen one to Pebble, after Pebble has
 // it. So with the slot's lock held, which keeps writers out, the sets may be looked at in any order as long as
@@ -74,6 +75,12 @@ func (t *Txn) point(kind uint8, k *Key, touch bool) ([]byte, cache.State, error)
 	}
 	if kind == kindRecord {
 		t.scan = layout.AppendRecordKey(t.scan[:0], k.Slot, k.Hash, k.Name)
+		if s.surelyAbsent(k.Slot, k.Hash) {
+			if invariant.Enabled {
+				s.checkAbsent(t.scan)
+			}
+			return nil, cache.Absent, nil
+		}
 	} else {
 		t.scan = layout.AppendValueKey(t.scan[:0], k.Slot, k.Name)
 	}
@@ -82,6 +89,9 @@ func (t *Txn) point(kind uint8, k *Key, touch bool) ([]byte, cache.State, error)
 		return nil, cache.Absent, fmt.Errorf("read key %.64q: %w", k.Name, err)
 	}
 	if !ok {
+		if kind == kindRecord {
+			s.foundAbsent(k.Slot)
+		}
 		s.cache.FillAbsent(kind, k.Slot, k.Hash, k.Name)
 		return nil, cache.Absent, nil
 	}

@@ -10,7 +10,7 @@ import (
 	"cairn/engine/layout"
 )
 
-// Staged is a large value that is written to Pebble in pieces, under a generation of its own, before the
+// Staged is a large value that is written to Pebble in pieces, under a generation of its own, mostly before the
 // command that brings it takes any lock. Nothing names the generation until a record does, and until then it
 // is listed among those to be dropped: a crash leaves rows that the next start removes. This is the one
 // exception to "nothing after the applied offset is in Pebble".
@@ -19,7 +19,8 @@ type Staged struct {
 	slot   uint16
 	gen    uint64
 	chunks bool
-	drops  int64 // how often the slot had been dropped when this began
+	drops  int64      // how often the slot had been dropped when this began
+	db     *pebble.DB // Revert opens another
 	batch  *pebble.Batch
 	piece  int // bytes after which the batch is written
 	rows   int
@@ -38,7 +39,7 @@ const (
 // stagedKey is the node row that keeps generations of staged values from being given out again.
 func stagedKey() []byte { return []byte{layout.SpaceNode, 'g'} }
 
-// Stage begins a value in slot; chunks for a string. The caller holds no lock.
+// Stage begins a value in slot; chunks for a string. The caller holds no lock, see Txn.Stage for who does.
 func (s *Store) Stage(slot uint16, chunks bool) (*Staged, error) {
 	// A drop that waits to be applied would take what is staged now with it. The count comes first: a drop after it
 	// makes the value stale, one before it is waited for.
@@ -49,9 +50,26 @@ func (s *Store) Stage(slot uint16, chunks bool) (*Staged, error) {
 			return nil, err
 		}
 	}
+	return s.stage(slot, chunks, drops)
+}
+
+// Stage begins a value in a slot that the transaction holds, for what could not be made before: others wait for the
+// slot as long as it is written. ErrDropped: the slot is being emptied, by this transaction or by one that is not in
+// Pebble yet, and what is staged now would go with the rest.
+func (t *Txn) Stage(slot uint16, chunks bool) (*Staged, error) {
+	if t.isDropped(slot) || t.s.droppedBelow(slot) {
+		return nil, ErrDropped
+	}
+	return t.s.stage(slot, chunks, t.s.slots[slot].drops.Load())
+}
+
+func (s *Store) stage(slot uint16, chunks bool, drops int64) (*Staged, error) {
 	g := &Staged{s: s, slot: slot, gen: s.nextGen.Add(1) - 1, chunks: chunks, drops: drops}
 	// A batch of half a memtable or more becomes a memtable of its own.
 	g.piece = int(min(stagePiece, s.opts.memTableBytes()/4))
+	s.place.RLock()
+	defer s.place.RUnlock()
+	g.db = s.db
 	g.batch = s.db.NewBatch()
 	err := g.list()
 	if err == nil {
@@ -91,8 +109,8 @@ func (s *Store) raiseStaged(b *pebble.Batch, next uint64) error {
 	return err
 }
 
-// Put adds one element or chunk row.
-func (g *Staged) Put(element, val []byte) error {
+// Put adds one element or chunk row, whose value may come in parts.
+func (g *Staged) Put(element []byte, val ...[]byte) error {
 	var row []byte
 	if g.chunks {
 		lo, _ := layout.GenerationRange(g.slot, g.gen, true)
@@ -106,7 +124,14 @@ func (g *Staged) Put(element, val []byte) error {
 			return err
 		}
 	}
-	if err := g.batch.Set(row, val, nil); err != nil {
+	size := 0
+	for _, part := range val {
+		size += len(part)
+	}
+	if size > g.piece {
+		return g.putLong(row, val, size)
+	}
+	if err := setRow(g.batch, row, val, size); err != nil {
 		return err
 	}
 	if g.batch.Len() < g.piece {
@@ -115,12 +140,50 @@ func (g *Staged) Put(element, val []byte) error {
 	return g.Finish()
 }
 
+// putLong writes a row that is longer than a piece in a batch of just its size: one that grows to it would hold the
+// row several times.
+func (g *Staged) putLong(row []byte, val [][]byte, size int) error {
+	if err := g.Finish(); err != nil {
+		return err
+	}
+	b := g.db.NewBatchWithSize(len(row) + size + 64)
+	err := setRow(b, row, val, size)
+	if err == nil {
+		err = g.apply(b)
+	}
+	if err = errors.Join(err, b.Close()); err != nil {
+		return fmt.Errorf("write a row of %d bytes: %w", size, err)
+	}
+	return nil
+}
+
+// setRow puts the parts of a value together in the batch itself.
+func setRow(b *pebble.Batch, row []byte, val [][]byte, size int) error {
+	op := b.SetDeferred(len(row), size)
+	copy(op.Key, row)
+	at := op.Value
+	for _, part := range val {
+		at = at[copy(at, part):]
+	}
+	return op.Finish()
+}
+
+// apply writes a batch. After a Revert the value is stale and its rows are of no use.
+func (g *Staged) apply(b *pebble.Batch) error {
+	g.s.place.RLock()
+	defer g.s.place.RUnlock()
+	if g.db != g.s.db {
+		return nil
+	}
+	return g.db.Apply(b, pebble.NoSync)
+}
+
 // Finish writes what is left. The value may be adopted then.
 func (g *Staged) Finish() error {
 	if g.batch.Empty() {
 		return nil
 	}
-	if err := g.s.db.Apply(g.batch, pebble.NoSync); err != nil {
+	if err := g.apply(g.batch); err != nil {
 		return fmt.Errorf("write a large value in pieces: %w", err)
 	}
 	g.batch.Reset()

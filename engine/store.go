@@ -39,6 +39,7 @@ type Store struct {
 	drops    drops
 	versions rowVersions
 	garbage  garbage
+	filters  filters
 
 	staging   sync.Mutex
 	stagedGen uint64 // above all generations ever staged; under staging
@@ -48,6 +49,10 @@ type Store struct {
 	histories      atomic.Int64 // how often it was set in this life
 	appliedHistory int64        // which of them the last group carried; the applier's own
 	stateDirty     bool         // the state row must be written though no row is pending
+
+	replacing replacing
+	walks     walks
+	place     sync.RWMutex // shared by who uses db without a slot lock and not to apply; whole while db is another
 
 	applying     sync.Mutex // one cut and apply at a time
 	applied      atomic.Int64
@@ -91,15 +96,15 @@ func Open(o Options) (*Store, *Opened, error) {
 	s := &Store{
 		opts: o, fs: &orderedFS{FS: o.FS}, cache: cache.New(o.cacheBytes()),
 		pend: [2]*pending.Set{{}, {}}, allSlots: make([]uint16, 16384),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), applierDone: make(chan struct{}),
+		wake: make(chan struct{}, 1),
 		room: sync.NewCond(new(sync.Mutex)), lastFlush: time.Now(),
 	}
+	s.filters.limit, s.filters.asked = o.cacheBytes()/filterShare, make(chan uint16, len(s.slots))
 	for i := range s.allSlots {
 		s.allSlots[i] = uint16(i)
 	}
 	var none Log = &replayLog{}
 	s.logs.Store(&none)
-	s.life, s.endLife = context.WithCancel(context.Background())
 	s.fs.barrier = func() error { return s.attached().SyncAll() }
 	s.fs.damaged = s.valueDamaged
 	s.routing.Store(&Routing{})
@@ -123,12 +128,16 @@ func Open(o Options) (*Store, *Opened, error) {
 		return nil, nil, errors.Join(fmt.Errorf("open store in %s: %w", o.Dir, err), s.releaseCaches())
 	}
 	opened := &Opened{Floor: floor}
-	if err := s.readState(opened); err != nil {
+	err = s.readState(opened)
+	if err == nil {
+		err = clearReplacement(o.FS, o.Dir) // now that the folder is known to be nobody else's
+	}
+	if err != nil {
 		err = &OpenError{o.Dir, err}
 		return nil, nil, errors.Join(err, s.closeDB(), s.releaseCaches())
 	}
 	s.floor.cur.BootID = o.BootID
-	go s.applyLoop()
+	s.begin()
 	return s, opened, nil
 }
 
@@ -216,17 +225,23 @@ func (s *Store) Attach(log Log) error {
 	if err := s.flushed(s.durable.Load(), 0); err != nil { // this run of the machine is in the floor file from now on
 		return err
 	}
+	s.beginBackground()
+	return nil
+}
+
+// beginBackground starts what runs while the store has its log.
+func (s *Store) beginBackground() {
 	s.compactions.release()
-	s.background.Add(3)
+	s.background.Add(4)
 	go s.watchDisk()
 	go s.collectLoop()
+	go s.filterLoop()
 	go func() { // ends with its walk, or with Close
 		defer s.background.Done()
 		if err := s.findDrops(); err != nil {
 			s.opts.Logf("search for dropped values ended", "err", err)
 		}
 	}()
-	return nil
 }
 
 // SetHistory notes the log's history, to travel in every group from now on.

@@ -14,7 +14,7 @@ func (s *Store) Warm(name, scratch []byte) []byte {
 	st := &s.slots[sl]
 	st.mu.RLock()
 	defer st.mu.RUnlock()
-	if s.cache.Has(kindRecord, sl, h, name) != cache.Miss || s.droppedBelow(sl) {
+	if s.cache.Has(kindRecord, sl, h, name) != cache.Miss || s.droppedBelow(sl) || s.surelyAbsent(sl, h) {
 		return scratch
 	}
 	row := layout.AppendRecordKey(scratch[:0], sl, h, name)
@@ -24,6 +24,7 @@ func (s *Store) Warm(name, scratch []byte) []byte {
 	case ok:
 		s.cache.Fill(kindRecord, sl, h, name, raw[len(row):])
 	default:
+		s.foundAbsent(sl)
 		s.cache.FillAbsent(kindRecord, sl, h, name)
 	}
 	return raw
