@@ -188,6 +188,7 @@ func (n *Node) parseAux(field string) (err error) {
 		n.Port, err = parsePort(value)
 	case "tls-port":
 		n.TLSPort, err = parsePort(value)
+	case "client-ipv4", "client-ipv6": // Valkey's; every node tells its own again
 	default:
 		return fmt.Errorf("auxiliary field %.60q is not known", name)
 	}
@@ -196,6 +197,12 @@ func (n *Node) parseAux(field string) (err error) {
 
 func parseFlags(text string) (f Flags, err error) {
 	for word := range strings.SplitSeq(text, ",") {
+		switch strings.ToLower(word) {
+		case "primary": // Valkey reads these words, too
+			word = "master"
+		case "replica":
+			word = "slave"
+		}
 		found := strings.EqualFold(word, "noflags")
 		for _, n := range flagNames() {
 			if strings.EqualFold(word, n.word) {

@@ -40,7 +40,7 @@ type Package struct {
 
 // groups are names for sets of packages in May.
 var groups = map[string][]string{
-	"ground":  {"internal/slot", "internal/resp", "internal/glob", "internal/invariant"},
+	"ground":  {"internal/slot", "internal/resp", "internal/glob", "internal/invariant", "internal/datadir"},
 	"formats": {"engine/layout", "cluster/wire", "cluster/nodesconf", "replication/rdb", "wal/record"},
 	"operators": {
 		"tools/admin", "tools/local", "tools/proxy", "tools/console", "tools/convert",
@@ -58,6 +58,7 @@ var Plan = []Floor{
 		{"internal/resp", nil},
 		{"internal/glob", nil},
 		{"internal/invariant", nil},
+		{"internal/datadir", nil},
 		{"internal/testkit", nil},
 	}},
 	{"formats", []Package{
@@ -70,11 +71,12 @@ var Plan = []Floor{
 	{"rows in memory", []Package{
 		{"engine/cache", []string{"engine/layout", "ground"}},
 		{"engine/pending", []string{"engine/layout", "ground"}},
+		{"engine/filter", nil},
 	}},
 	{"stores and machines", []Package{
-		{"engine", []string{"engine/layout", "engine/cache", "engine/pending", "ground"}},
+		{"engine", []string{"engine/layout", "engine/cache", "engine/pending", "engine/filter", "ground"}},
 		{"wal", []string{"wal/record", "ground"}},
-		{"cluster", []string{"cluster/wire", "ground"}},
+		{"cluster", []string{"cluster/wire", "cluster/nodesconf", "ground"}},
 		{"replication/psync", []string{"ground"}},
 	}},
 	{"drivers", []Package{
@@ -157,6 +159,7 @@ var Bans = map[string][]Ban{
 	"wal/record":        {{"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"engine/cache":      {{"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"engine/pending":    {{"os", noFile}, {"net", noNet}, {"time", noClock}},
+	"engine/filter":     {{"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"engine":            {{"net", noNet}},
 	"wal":               {{"net", noNet}},
 	"cluster":           machineBans,

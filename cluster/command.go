@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"cairn/cluster/wire"
+	"cairn/internal/slot"
+)
+
+// Cmd is something that a person or a tool asks of the node: one of the types below.
+type Cmd interface{ cmd() }
+
+// CmdMeet is CLUSTER MEET. IP is numeric.
+type CmdMeet struct {
+	IP      string
+	Port    int
+	BusPort int
+}
+
+// CmdForget is CLUSTER FORGET.
+type CmdForget struct{ ID string }
+
+// CmdReplicate is CLUSTER REPLICATE.
+type CmdReplicate struct{ ID string }
+
+// CmdFailover is CLUSTER FAILOVER.
+type CmdFailover struct{ Mode FailoverMode }
+
+// FailoverMode says how much is waited for.
+type FailoverMode uint8
+
+// The modes.
+const (
+	Coordinated FailoverMode = iota // the primary pauses, nothing is lost
+	Force                           // without the primary, with the votes
+	Takeover                        // without anybody
+)
+
+// CmdAddSlots is ADDSLOTS and ADDSLOTSRANGE; the slots are checked to be free.
+type CmdAddSlots struct{ Slots slot.Bitmap }
+
+// CmdDelSlots is DELSLOTS and DELSLOTSRANGE.
+type CmdDelSlots struct{ Slots slot.Bitmap }
+
+// CmdFlushSlots is CLUSTER FLUSHSLOTS.
+type CmdFlushSlots struct{}
+
+// CmdSetSlot is CLUSTER SETSLOT.
+type CmdSetSlot struct {
+	Slot   uint16
+	Action SlotAction
+	ID     string
+}
+
+// SlotAction is what SETSLOT does.
+type SlotAction uint8
+
+// The actions.
+const (
+	SlotStable SlotAction = iota
+	SlotMigrating
+	SlotImporting
+	SlotNode
+)
+
+// CmdBumpEpoch is CLUSTER BUMPEPOCH. Answer.Word is BUMPED or STILL.
+type CmdBumpEpoch struct{}
+
+// CmdSetConfigEpoch is CLUSTER SET-CONFIG-EPOCH.
+type CmdSetConfigEpoch struct{ Epoch int64 }
+
+// CmdReset is CLUSTER RESET.
+type CmdReset struct{ Hard bool }
+
+// CmdSave is CLUSTER SAVECONFIG.
+type CmdSave struct{}
+
+// CmdPublish sends a message to the other nodes, or to those of this shard.
+type CmdPublish struct {
+	Shard   bool
+	Channel []byte
+	Payload []byte
+}
+
+// CmdHandOver chooses the replica that is to take over, because this primary is about to stop. Answer.OK says that there
+// is one; the caller sends it CLUSTER FAILOVER.
+type CmdHandOver struct{}
+
+func (CmdMeet) cmd()           {}
+func (CmdForget) cmd()         {}
+func (CmdReplicate) cmd()      {}
+func (CmdFailover) cmd()       {}
+func (CmdAddSlots) cmd()       {}
+func (CmdDelSlots) cmd()       {}
+func (CmdFlushSlots) cmd()     {}
+func (CmdSetSlot) cmd()        {}
+func (CmdBumpEpoch) cmd()      {}
+func (CmdSetConfigEpoch) cmd() {}
+func (CmdReset) cmd()          {}
+func (CmdSave) cmd()           {}
+func (CmdPublish) cmd()        {}
+func (CmdHandOver) cmd()       {}
+
+// Answer is what a command gives beside its effects.
+type Answer struct {
+	Err   error  // with Redis's text, the "ERR " in front included; nil: done
+	Word  string // BUMPED or STILL
+	Epoch uint64 // of BUMPEPOCH
+	OK    bool
+	// ID, IP and Port name the replica that HandOver chose: it is to be sent CLUSTER FAILOVER.
+	ID   wire.ID
+	IP   string
+	Port int
+	// After is a save that the answer waits for; 0: none. It comes after the effects are carried out.
+	After uint64
+}

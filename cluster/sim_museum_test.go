@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"cairn/cluster/wire"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The museum: bugs that clusters have had, made again around the machine. The simulation must find each of them, by the
+// rule that it breaks, or it would not find the next one of its kind.
+
+type simBug string
+
+const (
+	bugVoteUnsaved    simBug = "a vote leaves before it is on disk"
+	bugVoteForgotten  simBug = "a node forgets after a restart that it voted"
+	bugStaleWins      simBug = "an older epoch takes a slot"
+	bugEqualWins      simBug = "an equal epoch takes a slot"
+	bugFailAlone      simBug = "one node's suspicion is enough"
+	bugVotesTwice     simBug = "a vote counts twice"
+	bugBlacklist      simBug = "gossip brings back who was forgotten"
+	bugOffsetAhead    simBug = "the offset counts what was not executed"
+	bugPauseTold      simBug = "the pause is told before it is in force"
+	bugMinorityServes simBug = "a minority goes on writing"
+	bugLoop           simBug = "a replica follows its replica"
+	bugEpochFalls     simBug = "an old message takes an epoch back"
+)
+
+// mischiefBefore makes bugs that come before a message is taken.
+func (w *simWorld) mischiefBefore(n *simNode, _ *wire.Message) {
+	if w.bug == bugBlacklist {
+		n.m.forgot = nil
+	}
+}
+
+// mischiefAfter makes bugs that come with a message.
+func (w *simWorld) mischiefAfter(n *simNode, msg *wire.Message, effects []Effect) []Effect {
+	m := n.m
+	sender := m.byID[msg.Sender]
+	if w.bug == "" || sender == nil || sender == m.me || sender.handshake() {
+		return effects
+	}
+	switch w.bug {
+	case bugStaleWins, bugEqualWins:
+		if !msg.Primary.IsZero() || !sender.primary() || msg.Slots == nil || msg.Type > wire.Meet {
+			break
+		}
+		for i := range simHot {
+			s := simHotSlot(i)
+			p := m.owner(s)
+			if msg.Slots.Has(s) && p != nil && p != sender && (w.bug == bugStaleWins || p.Epoch == msg.ConfigEpoch) {
+				m.assign(s, sender)
+			}
+		}
+	case bugVotesTwice:
+		if e := &m.election; msg.Type == wire.AuthAck && e.sent && len(e.voters) > 0 {
+			e.voters = append(e.voters, sender)
+			m.askElection()
+		}
+	case bugLoop:
+		if p := m.me.Primary; p != nil && sender == p && p.replica() {
+			m.setPrimary(p, m.me)
+		}
+	case bugEpochFalls:
+		if msg.Primary.IsZero() && sender.primary() && msg.ConfigEpoch < sender.Epoch {
+			sender.Epoch = msg.ConfigEpoch
+		}
+	}
+	return append(effects, m.settle(n.clock())...)
+}
+
+// mischiefTick makes bugs that come with time.
+func (w *simWorld) mischiefTick(n *simNode) {
+	if w.bug != bugFailAlone {
+		return
+	}
+	m := n.m
+	for _, p := range m.peers {
+		if p.any(wire.FlagMaybeFailed) {
+			m.setFailed(n.clock(), p)
+			msg := m.header(wire.Fail)
+			msg.Failed = p.ID
+			m.broadcast(msg, 0)
+		}
+	}
+}
+
+func TestSimFindsBugs(t *testing.T) {
+	exhibits := []struct {
+		bug   simBug
+		class simClass
+		rules string // one of which finds it
+		seeds int
+	}{
+		{bugVoteUnsaved, simStrict, "vote epoch", 60},
+		{bugVoteForgotten, simStrict, "vote", 60},
+		{bugStaleWins, simStrict, "stale", 20},
+		{bugEqualWins, simLoose, "stale", 60},
+		{bugFailAlone, simStrict, "fail", 20},
+		{bugVotesTwice, simStrict, "quorum", 40},
+		{bugBlacklist, simMembers, "forgotten", 60},
+		{bugOffsetAhead, simStrict, "offset", 60},
+		{bugPauseTold, simStrict, "offset", 60},
+		{bugMinorityServes, simStrict, "minority", 40},
+		{bugLoop, simStrict, "loop", 60},
+		{bugEpochFalls, simStrict, "epoch", 60},
+	}
+	var mu sync.Mutex
+	for _, x := range exhibits {
+		t.Run(strings.ReplaceAll(string(x.bug), " ", "-"), func(t *testing.T) {
+			found, how := 0, error(nil)
+			simEach(x.seeds, func(i int) bool {
+				plan := simPlan{seed: uint64(i + 1), nodes: 12, length: 120_000, bug: x.bug, class: x.class}
+				w := newSimWorld(plan, nil)
+				w.run()
+				if w.failure == nil {
+					return true
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				rule, _, _ := strings.Cut(w.failure.Error(), " at ")
+				if strings.Contains(x.rules, rule) {
+					if found == 0 || i+1 < found {
+						found, how = i+1, w.failure
+					}
+					return false
+				}
+				t.Logf("seed %d: %v", i+1, w.failure)
+				return true
+			})
+			if found == 0 {
+				t.Fatalf("not found in %d runs", x.seeds)
+			}
+			t.Logf("seed %d: %v", found, how)
+		})
+	}
+}

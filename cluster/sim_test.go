@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// The simulation runs whole clusters of machines in virtual time: with a network that delays, breaks and parts, disks that
+// are slow, fail and forget, processes that crash and stand still, clocks that drift, and operators who make mistakes.
+// After each event the rules hold that no fault excuses (sim_rules_test.go); at the end all faults are healed, and the
+// nodes must agree soon (sim_end_test.go). One seed gives one run, event for event, so that what failed is replayed by
+//
+//	go test ./cluster -run 'TestSim$' -sim.seed=17 -sim.seeds=1 -sim.nodes=12 -sim.seconds=120 -sim.trace
+//
+// Virtual time is in milliseconds from the start of the run.
+
+var (
+	simSeed    = flag.Uint64("sim.seed", 1, "first seed")
+	simSeeds   = flag.Int("sim.seeds", 40, "how many seeds")
+	simNodes   = flag.Int("sim.nodes", 12, "nodes of each cluster")
+	simSeconds = flag.Int64("sim.seconds", 120, "virtual seconds of each run")
+	simWire    = flag.Int("sim.wire", 1, "percent of the messages that pass the byte format")
+	simTrace   = flag.Bool("sim.trace", false, "print what happens")
+)
+
+func simChosen(seed uint64) simPlan {
+	return simPlan{seed: seed, nodes: *simNodes, length: *simSeconds * 1000, wire: *simWire}
+}
+
+func (p simPlan) replay() string {
+	return fmt.Sprintf("go test ./cluster -run 'TestSim$' -sim.seed=%d -sim.seeds=1 -sim.nodes=%d -sim.seconds=%d -sim.wire=%d "+
+		"-sim.trace", p.seed, p.nodes, p.length/1000, p.wire)
+}
+
+func TestSim(t *testing.T) {
+	seeds := *simSeeds
+	if testing.Short() {
+		seeds = min(seeds, 10)
+	}
+	var log func(string)
+	if *simTrace && seeds == 1 {
+		log = func(line string) { fmt.Println(line) }
+	}
+	var sum simCounts
+	var mu sync.Mutex
+	failed := 0
+	simEach(seeds, func(i int) bool {
+		plan := simChosen(*simSeed + uint64(i))
+		w := newSimWorld(plan, log)
+		w.run()
+		mu.Lock()
+		defer mu.Unlock()
+		sum.add(&w.counts)
+		if w.failure != nil {
+			failed++
+			t.Errorf("seed %d (%s): %v\n%s", plan.seed, w.class, w.failure, plan.replay())
+		}
+		return failed < 20
+	})
+	t.Log(sum.text())
+	if t.Failed() || seeds < 30 || *simNodes != 12 {
+		return
+	}
+	// A simulation in which nothing happens proves nothing.
+	if sum.wins < int64(seeds)/2 || sum.crashes < int64(seeds) || sum.manualWins == 0 || sum.cuts < int64(seeds) {
+		t.Errorf("too little happened: %s", sum.text())
+	}
+}
+
+// simEach calls f with 0 to n-1, as many at a time as there are processors, until it gives false.
+func simEach(n int, f func(i int) bool) {
+	var next atomic.Int64
+	var stop atomic.Bool
+	var tasks sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		tasks.Go(func() {
+			for !stop.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if !f(i) {
+					stop.Store(true)
+				}
+			}
+		})
+	}
+	tasks.Wait()
+}
+
+// The same seed gives the same run.
+func TestSimIsDeterministic(t *testing.T) {
+	for seed := uint64(1); seed <= 6; seed++ {
+		plan := simChosen(seed)
+		plan.length = min(plan.length, 60_000)
+		one, two := newSimWorld(plan, nil), newSimWorld(plan, nil)
+		one.run()
+		two.run()
+		if one.trace != two.trace || one.counts != two.counts {
+			t.Fatalf("seed %d: two runs differ: trace %x and %x, %s and %s", seed, one.trace, two.trace, one.counts.text(),
+				two.counts.text())
+		}
+		other := plan
+		other.seed += 1000
+		three := newSimWorld(other, nil)
+		three.run()
+		if three.trace == one.trace {
+			t.Fatalf("seeds %d and %d give the same run", plan.seed, other.seed)
+		}
+	}
+}
+
+// simCounts is what happened in a run.
+type simCounts struct {
+	events, messages, wins, manualWins, takeovers, crashes, stops, cuts, commands, refused, ioErrors, fulls, healMs int64
+	runs, failures                                                                                         int64
+}
+
+func (c *simCounts) add(o *simCounts) {
+	for i, p := range o.all() {
+		*c.all()[i] += *p
+	}
+}
+
+func (c *simCounts) all() []*int64 {
+	return []*int64{
+		&c.events, &c.messages, &c.wins, &c.manualWins, &c.takeovers, &c.crashes, &c.stops, &c.cuts, &c.commands, &c.refused,
+		&c.ioErrors, &c.fulls, &c.healMs, &c.runs, &c.failures,
+	}
+}
+
+func (c *simCounts) text() string {
+	return fmt.Sprintf("%d runs, %d events, %d messages, %d elections won (%d by hand), %d takeovers, %d crashes, %d stops, "+
+		"%d cuts, %d commands (%d refused), %d failed saves, %d full syncs, %d failures seen, agreed after %d ms on average",
+		c.runs, c.events, c.messages, c.wins, c.manualWins, c.takeovers, c.crashes, c.stops, c.cuts, c.commands, c.refused,
+		c.ioErrors, c.fulls, c.failures, c.healMs/max(c.runs, 1))
+}
