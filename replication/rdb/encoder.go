@@ -203,8 +203,49 @@ func (e *Encoder) Pair(field, value []byte) error {
 	if err := e.one(TypeHash); err != nil {
 		return err
 	}
-	e.buf = AppendString(AppendString(e.buf, field), value)
+	if err := e.str(field); err != nil {
+		return err
+	}
+	return e.str(value)
+}
+
+// str writes an element. A long one goes past the buffer as it is: compressed, it would be held twice.
+func (e *Encoder) str(b []byte) error {
+	if len(b) < encoderBuf {
+		e.buf = AppendString(e.buf, b)
+		return e.settle()
+	}
+	e.buf = AppendLength(e.buf, uint64(len(b)))
+	return e.raw(b)
+}
+
+// BeginHashDeadlines opens a hash of n fields of which some have a deadline, to be given to PairUntil. Only servers
+// that read version 12 can load it.
+func (e *Encoder) BeginHashDeadlines(n uint64) error {
+	if n == 0 {
+		return e.fail("collection of type %d without elements", TypeHashDeadlines)
+	}
+	if err := e.head(TypeHashDeadlines); err != nil {
+		return err
+	}
+	// The smallest deadline stands in front, and the others count from it. It is a hint, and a field that is not
+	// known yet may have it: all count from the first millisecond.
+	e.buf = binary.LittleEndian.AppendUint64(e.buf, 1)
+	e.buf = AppendLength(e.buf, n)
+	e.left = n
 	return e.settle()
+}
+
+// PairUntil writes the next field of a hash with deadlines, Unix milliseconds, 0 for none.
+func (e *Encoder) PairUntil(field, value []byte, deadlineMs int64) error {
+	if err := e.one(TypeHashDeadlines); err != nil {
+		return err
+	}
+	e.buf = AppendLength(e.buf, uint64(deadlineMs))
+	if err := e.str(field); err != nil {
+		return err
+	}
+	return e.str(value)
 }
 
 // DumpWriter writes one payload: give it one value, then Close it.
