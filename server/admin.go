@@ -9,15 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cairn/internal/resp"
 	"cairn/server/command"
-	"cairn/wal"
 )
 
 // adminState is what INFO and the commands about the node as a whole keep.
 type adminState struct {
 	shutdown     chan struct{}
 	shutdownOnce sync.Once
+	hurry        atomic.Bool // SHUTDOWN NOW: replicas are not waited for
 	runID        [40]byte
 
 	lastSave     atomic.Int64 // Unix seconds
@@ -26,13 +25,13 @@ type adminState struct {
 	saving       atomic.Bool
 	savedChanges atomic.Int64 // stats.changes at the last save
 	peakMemory   atomic.Int64
+	replaySpeed  atomic.Int64 // bytes of log a second, 0: never measured
 
 	rates     rates
 	slow      slowLog
 	delays    delayLog
 	monitors  monitorList
 	listening listening
-	cluster   clusterView
 }
 
 func (a *adminState) init() {
@@ -54,7 +53,9 @@ func (s *Server) Shutdown(x *command.Ctx) error {
 			nosave = true
 		case x.Is(i, "save"):
 			save = true
-		case x.Is(i, "now"), x.Is(i, "force"):
+		case x.Is(i, "now"):
+			s.admin.hurry.Store(true)
+		case x.Is(i, "force"):
 		case x.Is(i, "abort"):
 			abort = true
 		default:
@@ -67,7 +68,10 @@ func (s *Server) Shutdown(x *command.Ctx) error {
 	if abort {
 		return command.Reply("ERR No shutdown in progress.")
 	}
-	s.admin.shutdownOnce.Do(func() { close(s.admin.shutdown) })
+	s.admin.shutdownOnce.Do(func() {
+		s.keepOpen(clientOf(x))
+		close(s.admin.shutdown)
+	})
 	return nil // there is no reply: the connection ends with the node
 }
 
@@ -80,15 +84,6 @@ func (s *Server) Time(x *command.Ctx) error {
 	x.W.Array(2)
 	x.W.BulkInt(t.Unix())
 	x.W.BulkInt(int64(t.Nanosecond() / int(time.Microsecond)))
-	return nil
-}
-
-// Role is ROLE.
-func (s *Server) Role(x *command.Ctx) error {
-	x.W.Array(3)
-	x.W.BulkString("master")
-	x.W.Int(s.logEnd())
-	x.W.Array(0)
 	return nil
 }
 
@@ -158,115 +153,6 @@ func (s *Server) RewriteLog(x *command.Ctx) error {
 	return nil
 }
 
-// ReplicaOf is REPLICAOF.
-func (s *Server) ReplicaOf(x *command.Ctx) error {
-	if s.cfg.V.ClusterEnabled.Load() {
-		return command.Reply("ERR REPLICAOF not allowed in cluster mode.")
-	}
-	if x.Is(1, "no") && x.Is(2, "one") {
-		x.W.OK()
-		return nil
-	}
-	port, ok := resp.ParseInt(x.Args[2])
-	if !ok || port < 0 || port > 65535 {
-		return command.Reply("ERR Invalid master port")
-	}
-	return command.Reply("ERR REPLICAOF is not supported yet")
-}
-
-// timeoutOf reads a timeout in milliseconds; 0: for ever.
-func timeoutOf(word []byte) (time.Duration, error) {
-	ms, ok := resp.ParseInt(word)
-	switch {
-	case !ok:
-		return 0, command.Reply("ERR timeout is not an integer or out of range")
-	case ms < 0:
-		return 0, command.Reply("ERR timeout is negative")
-	case ms > int64(1<<63-1)/int64(time.Millisecond):
-		return 0, command.Reply("ERR timeout is out of range")
-	}
-	return time.Duration(ms) * time.Millisecond, nil
-}
-
-// Wait is WAIT. There are no replicas, so it waits in vain when asked for any.
-func (s *Server) Wait(x *command.Ctx) error {
-	want, err := x.Int(1)
-	if err != nil {
-		return err
-	}
-	timeout, err := timeoutOf(x.Args[2])
-	if err != nil {
-		return err
-	}
-	if want > 0 && !x.InMulti {
-		clientOf(x).sleep(timeout)
-	}
-	x.W.Int(0)
-	return nil
-}
-
-// WaitLog is WAITAOF. The log is this node's append-only file, whatever appendonly says.
-func (s *Server) WaitLog(x *command.Ctx) error {
-	local, ok := resp.ParseInt(x.Args[1])
-	if !ok {
-		return command.ErrNotInteger
-	}
-	if local < 0 || local > 1 {
-		return command.Reply("ERR value is out of range, value must between 0 and 1")
-	}
-	remote, ok := resp.ParseInt(x.Args[2])
-	if !ok || remote < 0 {
-		return command.Reply("ERR value is out of range, must be positive")
-	}
-	timeout, err := timeoutOf(x.Args[3])
-	if err != nil {
-		return err
-	}
-	end := s.wal.End()
-	if local == 1 && !x.InMulti {
-		if err := s.wal.Wait(end, wal.LevelSynced); err != nil {
-			return err
-		}
-	}
-	if remote > 0 && !x.InMulti {
-		clientOf(x).sleep(timeout)
-	}
-	x.W.Array(2)
-	if s.wal.Synced() >= end {
-		x.W.Int(1)
-	} else {
-		x.W.Int(0)
-	}
-	x.W.Int(0)
-	return nil
-}
-
-// goneEvery is how often a waiting client's connection is looked at.
-const goneEvery = 100 * time.Millisecond
-
-// sleep holds the client back for d, 0 for ever, or until its connection or the node ends.
-func (c *client) sleep(d time.Duration) {
-	until := time.Now().Add(d)
-	c.s.stats.blocked.Add(1)
-	defer c.s.stats.blocked.Add(-1)
-	for !c.killed.Load() && !hungUp(c.conn) {
-		left := goneEvery
-		if d > 0 {
-			left = min(left, time.Until(until))
-		}
-		if left <= 0 {
-			return
-		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-c.s.stop:
-			timer.Stop()
-			return
-		}
-	}
-}
-
 // Lolwut is LOLWUT.
 func (s *Server) Lolwut(x *command.Ctx) error {
 	x.W.Verbatim("txt", []byte("   /\\\n  /__\\\n /____\\\n\ncairn ver. "+Version+", Redis ver. "+redisVersion+"\n"))
@@ -285,6 +171,12 @@ func (s *Server) followAdmin() {
 		s.admin.slow.trim(v.SlowlogMaxLen.Load())
 		return nil
 	})
+	for _, name := range []string{"maxmemory", "maxmemory-clients"} {
+		on(name, func(string, string) error {
+			s.setClientLimit()
+			return nil
+		})
+	}
 	on("timeout", func(string, string) error {
 		// A connection that waits already reckons anew when its wait ends.
 		for _, c := range s.clients.snapshot() {
@@ -302,7 +194,9 @@ func (s *Server) followAdmin() {
 	s.admin.listening.binds, s.admin.listening.port = v.Bind.Load(), int(v.Port.Load())
 	on("port", func(string, string) error { return s.relisten("Unable to listen on this port. Check server logs.") })
 	on("bind", func(string, string) error { return s.relisten("Failed to bind to specified addresses.") })
-	on("cluster-require-full-coverage", func(string, string) error { return s.clusterReroute() })
+	for _, name := range clusterDirectives() {
+		on(name, func(string, string) error { return s.clusterConfigure() })
+	}
 }
 
 // crash ends the process at once, as a crash does: nothing is flushed, recovery has to do its work.

@@ -4,10 +4,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"cairn/engine"
 	"cairn/internal/resp"
+	"cairn/replication"
 	"cairn/server/command"
 	"cairn/server/pubsub"
 )
@@ -21,7 +23,9 @@ type client struct {
 
 	// Of the connection's goroutine.
 	framer       *resp.Framer
-	w            resp.Writer // replies not sent yet
+	raw          syscall.RawConn // to wait for bytes without room for them; nil where that cannot be
+	w            resp.Writer     // replies not sent yet
+	part         resp.Writer     // the piece of a streamed reply being sent
 	ctx          command.Ctx
 	txn          *engine.Txn
 	slots        []uint16
@@ -30,12 +34,20 @@ type client struct {
 	waitEnd      int64     // the log offset that the gathered replies rest on
 	stamp        time.Time
 	asking       bool
+	turnedAway   bool // the command under way was answered by turnAway
 	readAny      bool // READONLY: a replica may answer for its primary's slots
 	closing      bool // close after the replies are sent
 	writeLimited bool // a deadline is set for writes
 	streaming    bool // what is written is part of a streamed reply
 	multi        multiState
 	access       []accessChange
+	after        func()             // what the last command left to do, see wait.go
+	lastWrite    int64              // the log offset behind its last write
+	hello        *replication.Hello // what REPLCONF told; nil: nothing
+	called       chan struct{}      // see turnQueue
+	reading      atomic.Int64       // since when the owner of the turn waits for bytes, Unix milliseconds; 0: it does not
+	wakened      atomic.Bool        // told to rest since it read last
+	counted      atomic.Bool        // in clientMemory.count
 
 	authed  atomic.Bool
 	proto   atomic.Int32
@@ -54,12 +66,16 @@ type client struct {
 	queuedBytes     atomic.Int64
 	watching        atomic.Int32
 	inBuffer        atomic.Int64 // bytes of room to read into
-	unparsed        atomic.Int64 // bytes in it that no finished command has used
+	parsed          atomic.Int64 // bytes in it of arguments that came whole, of a command that has not
+	unparsed        atomic.Int64 // bytes in it that are no argument yet
 	outBuffer       atomic.Int64 // bytes of room for replies
+	held            atomic.Int64 // what it adds to clientMemory.buffers, but for push
 	waiting         atomic.Bool  // held back by CLIENT PAUSE
 	noEvict         atomic.Bool
 	noTouch         atomic.Bool
-	dirtyCAS        atomic.Bool // a watched key changed
+	replica         atomic.Pointer[replication.Attached] // whose connection it has become; nil: of a client
+	unblock         atomic.Pointer[chan string]          // takes the end of a wait; nil while there is none
+	dirtyCAS        atomic.Bool                          // a watched key changed
 	watchesExisting atomic.Bool
 
 	mu      sync.Mutex // names, and everything below

@@ -72,6 +72,7 @@ func (s *Server) ClientList(x *command.Ctx) error {
 		for _, c := range s.clients.snapshot() {
 			lines = c.appendListed(lines, x)
 		}
+		lines = s.appendLink(lines, 0)
 	case len(x.Args) == 4 && x.Is(2, "type"):
 		k, ok := clientKindOf(x, 3)
 		if !ok {
@@ -82,6 +83,9 @@ func (s *Server) ClientList(x *command.Ctx) error {
 				lines = c.appendListed(lines, x)
 			}
 		}
+		if k == kindPrimary {
+			lines = s.appendLink(lines, 0)
+		}
 	case len(x.Args) > 3 && x.Is(2, "id"):
 		for _, arg := range x.Args[3:] {
 			id, ok := resp.ParseInt(arg)
@@ -90,6 +94,8 @@ func (s *Server) ClientList(x *command.Ctx) error {
 			}
 			if c := s.clients.byNumber(id); c != nil {
 				lines = c.appendListed(lines, x)
+			} else {
+				lines = s.appendLink(lines, id)
 			}
 		}
 	default:
@@ -181,6 +187,7 @@ func (s *Server) ClientKill(x *command.Ctx) error {
 			c.kill()
 		}
 	}
+	killed += s.killLink(&filter)
 	switch {
 	case !old:
 		x.W.Int(killed)
@@ -245,7 +252,12 @@ func (s *Server) ClientReply(x *command.Ctx) error {
 
 // ClientNoEvict excepts the connection from being closed for the memory it takes.
 func (s *Server) ClientNoEvict(x *command.Ctx) error {
-	return setOnOff(x, clientOf(x).noEvict.Store)
+	return setOnOff(x, func(on bool) {
+		clientOf(x).noEvict.Store(on)
+		if !on {
+			s.relieve(nil, 0)
+		}
+	})
 }
 
 // ClientNoTouch says whether commands of the connection count as accesses.
@@ -263,22 +275,6 @@ func setOnOff(x *command.Ctx, set func(bool)) error {
 		return command.ErrSyntax
 	}
 	x.W.OK()
-	return nil
-}
-
-// ClientUnblock ends the wait of a blocked connection. No command of this node blocks on keys, so there is
-// never one to end.
-func (s *Server) ClientUnblock(x *command.Ctx) error {
-	switch {
-	case len(x.Args) > 4:
-		return x.ErrSubcommand()
-	case len(x.Args) == 4 && !x.Is(3, "timeout") && !x.Is(3, "error"):
-		return command.Reply("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
-	}
-	if _, err := x.Int(2); err != nil {
-		return err
-	}
-	x.W.Int(0)
 	return nil
 }
 
@@ -330,6 +326,9 @@ const (
 
 // kind is the class of a connection now.
 func (c *client) kind() clientKind {
+	if c.replica.Load() != nil {
+		return kindReplica
+	}
 	if c.subscribed() {
 		return kindPubSub
 	}

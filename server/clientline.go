@@ -12,15 +12,17 @@ import (
 //
 //	fd         the socket's descriptor
 //	qbuf       bytes received that wait, those of the command under way included; qbuf-free: room beside them
-//	argv-mem   bytes of the arguments of the command under way, 0 for other connections
+//	argv-mem   bytes of the arguments of the command under way, which lie in the same buffer; of another connection:
+//	           of a command that has not come whole
 //	multi-mem  bytes of the commands queued since MULTI
 //	rbs, rbp   size of the reply buffer
 //	obl        bytes of replies not sent; 0 but for the reply under way
 //	oll, omem  pieces and bytes in the queue of a connection that others write to
-//	tot-mem    all of that, about
+//	tot-mem    all of that and clientOverhead, names watched and listened to included; of a message that several
+//	           connections have in their queues, a share. See clientMemory
 
 // clientOverhead is about what a connection takes beside its buffers, its goroutine's stack included.
-const clientOverhead = 6 << 10
+const clientOverhead = 5 << 10
 
 // appendListed appends the line of a connection that has not been told to end.
 func (c *client) appendListed(dst []byte, x *command.Ctx) []byte {
@@ -30,15 +32,16 @@ func (c *client) appendListed(dst []byte, x *command.Ctx) []byte {
 	return append(c.appendLine(dst, x), '\n')
 }
 
-// appendLine appends the line of c, without a line end. x is the command that asks.
+// appendLine appends the line of c, without a line end. x is the command that asks, nil when none does.
 func (c *client) appendLine(dst []byte, x *command.Ctx) []byte {
 	c.mu.Lock()
 	name, user, libName, libVer := c.name, c.user, c.libName, c.libVer
 	c.mu.Unlock()
-	argvMem := 0
-	if clientOf(x) == c {
+	argvMem, me := c.parsed.Load(), x != nil && clientOf(x) == c
+	if me {
+		argvMem = 0
 		for _, a := range x.Args {
-			argvMem += len(a)
+			argvMem += int64(len(a))
 		}
 	}
 	now := time.Now()
@@ -51,12 +54,11 @@ func (c *client) appendLine(dst []byte, x *command.Ctx) []byte {
 		events = "rw"
 	}
 	dst = fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=0",
-		c.id, c.addr, c.laddr, c.fd, name, int64(now.Sub(c.created)/time.Second), idle, c.flags(clientOf(x) == c))
+		c.id, c.addr, c.laddr, c.fd, name, int64(now.Sub(c.created)/time.Second), idle, c.flags(me))
 	dst = fmt.Appendf(dst, " sub=%d psub=%d ssub=%d multi=%d",
 		c.subs.Count(pubsub.Channel), c.subs.Count(pubsub.Pattern), c.subs.Count(pubsub.Shard), c.queued.Load())
 	dst = fmt.Appendf(dst, " qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d",
-		qbuf, max(0, size-qbuf), argvMem, multiMem, out, out, c.push.count.Load(), omem,
-		size+out+omem+multiMem+int64(argvMem)+clientOverhead)
+		qbuf, max(0, size-qbuf), argvMem, multiMem, out, out, c.push.count.Load(), omem, c.size()+clientOverhead)
 	return fmt.Appendf(dst, " events=%s cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
 		events, c.lastName(), user, c.proto.Load(), libName, libVer)
 }
@@ -78,6 +80,7 @@ func (c *client) flags(own bool) string {
 			f = append(f, letter)
 		}
 	}
+	add('S', c.replica.Load() != nil)
 	add('P', c.subscribed())
 	add('x', c.queued.Load() >= 0)
 	add('b', c.waiting.Load())

@@ -1,35 +1,22 @@
 package server
 
 import (
+	"errors"
 	"fmt"
-	"sync"
+	"math"
+	"net"
 
+	"cairn/cluster"
+	"cairn/cluster/bus"
 	"cairn/cluster/nodesconf"
-	"cairn/engine"
-	"cairn/internal/resp"
-	"cairn/internal/slot"
 	"cairn/server/command"
 )
 
-// What this node knows of the cluster, and the commands that tell and change it. There is no bus yet: a node
-// owns slots by itself, and knows other nodes only from a nodes.conf that was taken over.
+// The cluster's side of the node: the driver of the bus, what it is told (this file), what it does with the node
+// (cluster_node.go), and the commands that ask and change it (cluster_change.go, cluster_show.go).
 //
-// A change is saved (cluster_file.go) before it is published as the store's routing, and published before it is
-// answered; so a client that got its answer finds the change after a crash.
-
-// clusterView is what this node knows, all under mu. Until the data is open, that is nothing.
-type clusterView struct {
-	mu   sync.Mutex
-	path string // of nodes.conf
-	file nodesconf.File
-}
-
-// clone copies the view's file, so that a change can be tried.
-func (v *clusterView) clone() nodesconf.File {
-	f := v.file
-	f.Nodes = append([]nodesconf.Node(nil), f.Nodes...)
-	return f
-}
+// A change is saved before it is published as the store's routing, and published before it is answered; so a client that
+// got its answer finds the change after a crash.
 
 const (
 	textNoCluster = "ERR This instance has cluster support disabled"
@@ -39,332 +26,196 @@ const (
 // ClusterEnabled says whether the node was started as one of a cluster.
 func (s *Server) ClusterEnabled() bool { return s.cfg.V.ClusterEnabled.Load() }
 
-// clusterHandler is what the commands below have in common: cluster mode, and the view locked.
-func (s *Server) clusterHandler(f func(v *clusterView) error) error {
-	if !s.ClusterEnabled() {
+// inCluster says why a command about the cluster cannot be answered.
+func (s *Server) inCluster() error {
+	switch {
+	case !s.ClusterEnabled():
 		return command.Reply(textNoCluster)
-	}
-	v := &s.admin.cluster
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return f(v)
-}
-
-// clusterChange runs f on a copy of the view's file and puts that in force: saved, published, answered.
-func (s *Server) clusterChange(x *command.Ctx, f func(*nodesconf.File) error) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		if x.InMulti && x.Txn.Writing() {
-			// Its commit would find the routing changed, and run it again and again.
-			return command.Reply("ERR slots cannot change inside a transaction that writes")
-		}
-		next := v.clone()
-		if err := f(&next); err != nil {
-			return err
-		}
-		return s.clusterPut(v, next)
-	})
-}
-
-// clusterPut saves and publishes a new state. The caller holds mu.
-func (s *Server) clusterPut(v *clusterView, next nodesconf.File) error {
-	if err := saveNodes(v.path, &next); err != nil {
-		s.log.Warning("cluster configuration not saved", "err", err)
-		return command.Reply("ERR error saving the cluster node config: " + err.Error())
-	}
-	v.file = next
-	s.store.SetRouting(s.clusterRouting(&next))
-	return nil
-}
-
-// clusterReroute publishes the routing again after a directive changed that it depends on.
-func (s *Server) clusterReroute() error {
-	v := &s.admin.cluster
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.file.Nodes) == 0 || s.loading.Load() {
-		return nil // no cluster, or the data is not open yet: opening it reads the directive
-	}
-	s.store.SetRouting(s.clusterRouting(&v.file))
-	return nil
-}
-
-// clusterRouting is what a state means for commands.
-func (s *Server) clusterRouting(f *nodesconf.File) *engine.Routing {
-	r := &engine.Routing{Cluster: true}
-	for i := range r.Slots {
-		r.Slots[i] = engine.SlotUnserved
-	}
-	elsewhere := map[uint16]string{}
-	down, owned, primaries := false, false, 0
-	for i := range f.Nodes {
-		n := &f.Nodes[i]
-		if len(n.Slots) > 0 && n.Flags&nodesconf.Failed == 0 {
-			primaries++
-		}
-		for _, span := range n.Slots {
-			for sl := int(span.First); sl <= int(span.Last); sl++ {
-				r.Slots[sl] = 0
-				if n.Flags&nodesconf.Myself != 0 {
-					r.Slots[sl], owned = engine.SlotOwned, true
-				} else {
-					elsewhere[uint16(sl)] = fmt.Sprintf("%s:%d", n.IP, n.Port)
-					down = down || n.Flags&nodesconf.Failed != 0
-				}
-			}
-		}
-	}
-	if s.cfg.V.ClusterFullCoverage.Load() {
-		for i := range r.Slots {
-			down = down || r.Slots[i] == engine.SlotUnserved
-		}
-	} else {
-		down = false
-	}
-	r.Down = down || !owned && primaries == 0
-	r.Extra = elsewhere
-	return r
-}
-
-// parseSlot reads a slot as CLUSTER commands take it.
-func parseSlot(word []byte) (uint16, error) {
-	n, ok := resp.ParseInt(word)
-	if !ok || n < 0 || n >= slot.Count {
-		return 0, command.Reply(textBadSlot)
-	}
-	return uint16(n), nil
-}
-
-// slotSet gathers the slots that a command names, and refuses one named twice.
-type slotSet struct {
-	named slot.Bitmap
-	owner func(uint16) bool // whether some node has the slot
-	take  bool              // the slots are taken away: they must have an owner
-}
-
-func (c *slotSet) add(first, last uint16) error {
-	for sl := int(first); sl <= int(last); sl++ {
-		has := c.owner(uint16(sl))
-		switch {
-		case c.take && !has:
-			return command.Reply(fmt.Sprintf("ERR Slot %d is already unassigned", sl))
-		case !c.take && has:
-			return command.Reply(fmt.Sprintf("ERR Slot %d is already busy", sl))
-		case c.named.Has(uint16(sl)):
-			return command.Reply(fmt.Sprintf("ERR Slot %d specified multiple times", sl))
-		}
-		c.named.Set(uint16(sl))
+	case !s.opened.Load():
+		return command.Reply(textLoading) // the bus is there before the data is, but not before the first client
 	}
 	return nil
 }
 
-// clusterSlots is ADDSLOTS and its three relatives.
-func (s *Server) clusterSlots(x *command.Ctx, ranges, take bool) error {
-	if ranges && len(x.Args)%2 == 1 {
-		return command.Reply("ERR wrong number of arguments for '" + x.Cmd.FullName() + "' command")
-	}
-	err := s.clusterChange(x, func(f *nodesconf.File) error {
-		bitmaps := bitmapsOf(f)
-		set := slotSet{take: take, owner: func(sl uint16) bool {
-			for i := range bitmaps {
-				if bitmaps[i].Has(sl) {
-					return true
-				}
-			}
-			return false
-		}}
-		if err := set.read(x.Args[2:], ranges); err != nil {
-			return err
-		}
-		for i := range f.Nodes {
-			mine := f.Nodes[i].Flags&nodesconf.Myself != 0
-			for sl := range uint16(slot.Count) {
-				switch {
-				case !set.named.Has(sl):
-				case take:
-					bitmaps[i].Clear(sl)
-				case mine:
-					bitmaps[i].Set(sl)
-				}
-			}
-			f.Nodes[i].Slots = bitmaps[i].Ranges()
-		}
-		return nil
-	})
-	if err == nil {
-		x.W.OK()
-	}
-	return err
-}
-
-func (c *slotSet) read(words [][]byte, ranges bool) error {
-	if !ranges {
-		// All words are looked at before the first slot, as in Redis: the error is then that of the bad word.
-		for _, w := range words {
-			if _, err := parseSlot(w); err != nil {
-				return err
-			}
-		}
-		for _, w := range words {
-			sl, _ := parseSlot(w)
-			if err := c.add(sl, sl); err != nil {
-				return err
-			}
-		}
+// loadCluster reads what the node knew of the cluster when it last ran. A node that never ran in a cluster gets an id. The
+// bus is silent until startCluster.
+func (s *Server) loadCluster() error {
+	if !s.ClusterEnabled() {
 		return nil
 	}
-	for i := 0; i < len(words); i += 2 {
-		first, err := parseSlot(words[i])
-		if err != nil {
-			return err
-		}
-		last, err := parseSlot(words[i+1])
-		if err != nil {
-			return err
-		}
-		if first > last {
-			return command.Reply(fmt.Sprintf("ERR start slot number %d is greater than end slot number %d", first, last))
-		}
-		if err := c.add(first, last); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bitmapsOf gives the slots of each node.
-func bitmapsOf(f *nodesconf.File) []slot.Bitmap {
-	out := make([]slot.Bitmap, len(f.Nodes))
-	for i := range f.Nodes {
-		for _, r := range f.Nodes[i].Slots {
-			out[i].SetRange(r)
-		}
-	}
-	return out
-}
-
-// ClusterAddSlots is CLUSTER ADDSLOTS.
-func (s *Server) ClusterAddSlots(x *command.Ctx) error { return s.clusterSlots(x, false, false) }
-
-// ClusterAddSlotsRange is CLUSTER ADDSLOTSRANGE.
-func (s *Server) ClusterAddSlotsRange(x *command.Ctx) error { return s.clusterSlots(x, true, false) }
-
-// ClusterDelSlots is CLUSTER DELSLOTS.
-func (s *Server) ClusterDelSlots(x *command.Ctx) error { return s.clusterSlots(x, false, true) }
-
-// ClusterDelSlotsRange is CLUSTER DELSLOTSRANGE.
-func (s *Server) ClusterDelSlotsRange(x *command.Ctx) error { return s.clusterSlots(x, true, true) }
-
-// ClusterFlushSlots is CLUSTER FLUSHSLOTS.
-func (s *Server) ClusterFlushSlots(x *command.Ctx) error {
-	return s.clusterEmpty(x, "ERR DB must be empty to perform CLUSTER FLUSHSLOTS.", func(f *nodesconf.File) {
-		f.Myself().Slots = nil
-	})
-}
-
-// clusterEmpty makes a change that is only for a node without keys. Keys may arrive until the slots are gone;
-// then they are counted again, and the change is taken back if there are any.
-func (s *Server) clusterEmpty(x *command.Ctx, refusal command.Reply, f func(*nodesconf.File)) error {
-	if s.ClusterEnabled() && s.store.Keys() > 0 {
-		return refusal
-	}
-	var before nodesconf.File
-	err := s.clusterChange(x, func(next *nodesconf.File) error {
-		before = s.admin.cluster.file
-		f(next)
-		return nil
-	})
+	v := &s.cfg.V
+	d, err := bus.Load(bus.Options{
+		FS: s.fs, Path: s.cfg.Path(v.ClusterConfigFile.Load()), DataDir: s.dataDir(),
+		Bind: v.Bind.Load(), Port: s.busListens(), Source: v.BindSourceAddr.Load(),
+		Config: s.clusterConfig(), Data: clusterData{s}, Node: &clusterNode{s: s}, SendLimit: s.linkLimit(),
+		Failed: s.fail,
+	}, s.firstNodes)
 	if err != nil {
 		return err
 	}
-	if s.store.Keys() > 0 {
-		err := s.clusterHandler(func(v *clusterView) error { return s.clusterPut(v, before) })
-		if err == nil {
-			err = refusal
-		}
-		return err
-	}
-	x.W.OK()
+	s.bus = d
+	s.log.Notice("Node configuration loaded, I'm " + d.ID())
 	return nil
 }
 
-// ClusterReset is CLUSTER RESET.
-func (s *Server) ClusterReset(x *command.Ctx) error {
-	hard := false
-	if len(x.Args) > 3 {
-		return clusterUsage(x)
+// startCluster opens the bus to others.
+func (s *Server) startCluster() error {
+	if s.bus == nil {
+		return nil
 	}
-	if len(x.Args) == 3 {
-		if hard = x.Is(2, "hard"); !hard && !x.Is(2, "soft") {
-			return command.ErrSyntax
-		}
+	if err := s.bus.Start(); err != nil {
+		return err
 	}
-	return s.clusterEmpty(x, "ERR CLUSTER RESET can't be called with master nodes containing keys", func(f *nodesconf.File) {
-		me := *f.Myself()
-		me.Slots, me.Open = nil, nil
-		if hard {
-			id, shard := newID(), newID()
-			me.ID, me.ShardID, me.Epoch = string(id[:]), string(shard[:]), 0
-			f.CurrentEpoch, f.LastVoteEpoch = 0, 0
-			s.log.Notice("Node hard reset, now I'm " + me.ID)
-		}
-		f.Nodes = []nodesconf.Node{me}
-	})
+	s.busRuns = true
+	return nil
 }
 
-// ClusterSetConfigEpoch is CLUSTER SET-CONFIG-EPOCH.
-func (s *Server) ClusterSetConfigEpoch(x *command.Ctx) error {
-	epoch, ok := resp.ParseInt(x.Args[2])
-	err := s.clusterChange(x, func(f *nodesconf.File) error {
-		switch {
-		case !ok:
-			return command.ErrNotInteger
-		case epoch < 0:
-			return command.Reply(fmt.Sprintf("ERR Invalid config epoch specified: %d", epoch))
-		case len(f.Nodes) > 1:
-			return command.Reply("ERR The user can assign a config epoch only when the node does not know any other node.")
-		case f.Myself().Epoch != 0:
-			return command.Reply("ERR Node config epoch is already non-zero")
-		}
-		f.Myself().Epoch = uint64(epoch)
-		f.CurrentEpoch = max(f.CurrentEpoch, uint64(epoch))
+// stopCluster ends the bus. Nothing of the cluster reaches the data any more when it returns.
+func (s *Server) stopCluster() error {
+	if s.bus == nil {
 		return nil
-	})
-	if err == nil {
-		x.W.OK()
 	}
-	return err
+	return s.bus.Close()
 }
 
-// ClusterBumpEpoch is CLUSTER BUMPEPOCH.
-func (s *Server) ClusterBumpEpoch(x *command.Ctx) error {
-	word, epoch := "STILL", uint64(0)
-	err := s.clusterChange(x, func(f *nodesconf.File) error {
-		highest := f.CurrentEpoch
-		for i := range f.Nodes {
-			highest = max(highest, f.Nodes[i].Epoch)
-		}
-		me := f.Myself()
-		if me.Epoch == 0 || me.Epoch != highest {
-			f.CurrentEpoch++
-			me.Epoch, word = f.CurrentEpoch, "BUMPED"
-		}
-		epoch = me.Epoch
-		return nil
-	})
-	if err == nil {
-		x.W.Simple(fmt.Sprintf("%s %d", word, epoch))
-	}
-	return err
+// firstNodes is what a node knows that has never been in a cluster: itself.
+func (s *Server) firstNodes() *cluster.State {
+	id, shard := newID(), newID()
+	s.log.Notice("No cluster configuration found, I'm " + string(id[:]))
+	return &cluster.State{Nodes: []nodesconf.Node{{
+		ID: string(id[:]), ShardID: string(shard[:]), Port: int(s.cfg.V.Port.Load()), BusPort: s.busPort(),
+		Flags: nodesconf.Myself | nodesconf.Primary, Connected: true,
+	}}}
 }
 
-// ClusterSaveConfig is CLUSTER SAVECONFIG.
-func (s *Server) ClusterSaveConfig(x *command.Ctx) error {
-	err := s.clusterHandler(func(v *clusterView) error {
-		if err := saveNodes(v.path, &v.file); err != nil {
-			return command.Reply("ERR error saving the cluster node config: " + err.Error())
-		}
-		return nil
-	})
+// clusterConfig is what the directives say, as the machine wants it.
+func (s *Server) clusterConfig() cluster.Config {
+	v := &s.cfg.V
+	c := cluster.Config{
+		NodeTimeout: v.ClusterNodeTimeout.Load(), PingInterval: v.ClusterPingInterval.Load(),
+		MigrationBarrier: int(v.ClusterMigrationBarrier.Load()), ValidityFactor: v.ClusterValidityFactor.Load(),
+		ReplicaPingPeriod: v.ReplPingPeriod.Load() * 1000, FullCoverage: v.ClusterFullCoverage.Load(),
+		ReplicaMigration: v.ClusterAllowMigration.Load(), NoFailover: v.ClusterNoFailover.Load(),
+		ManualTimeout: manualFailover, BlacklistTTL: forgetFor,
+		Port: int(v.Port.Load()), BusPort: s.busPort(), IP: v.ClusterAnnounceIP.Load(),
+		Hostname: v.ClusterAnnounceHostname.Load(), Nodename: v.ClusterAnnounceNodename.Load(), LightHeaders: true,
+	}
+	if p := v.ClusterAnnouncePort.Load(); p != 0 {
+		c.Port = int(p)
+	}
+	c.PPort = int(v.ClusterAnnounceTLSPort.Load())
+	return c
+}
+
+const (
+	manualFailover = 5000  // ms, as in Redis
+	forgetFor      = 60000 // ms, as in Redis
+)
+
+// busListens is the port of the bus. It stays where it is when the port of clients is changed.
+func (s *Server) busListens() int {
+	if s.bus != nil {
+		return s.bus.Port()
+	}
+	if p := s.cfg.V.ClusterPort.Load(); p != 0 {
+		return int(p)
+	}
+	return int(s.cfg.V.Port.Load()) + 10000
+}
+
+// busPort is where the cluster bus of this node is said to be.
+func (s *Server) busPort() int {
+	if p := s.cfg.V.ClusterAnnounceBusPort.Load(); p != 0 {
+		return int(p)
+	}
+	return s.busListens()
+}
+
+func (s *Server) linkLimit() int64 { return min(s.cfg.V.ClusterLinkSendLimit.Load(), math.MaxInt64) }
+
+// clusterConfigure hands changed directives to the machine.
+func (s *Server) clusterConfigure() error {
+	if s.bus != nil {
+		s.bus.Configure(s.clusterConfig(), s.linkLimit())
+	}
+	return nil
+}
+
+// clusterDirectives are those that the machine works by.
+func clusterDirectives() []string {
+	return []string{
+		"cluster-node-timeout", "cluster-ping-interval", "cluster-migration-barrier", "cluster-replica-validity-factor",
+		"repl-ping-replica-period", "cluster-require-full-coverage", "cluster-allow-replica-migration",
+		"cluster-replica-no-failover", "cluster-announce-ip", "cluster-announce-port", "cluster-announce-tls-port",
+		"cluster-announce-bus-port", "cluster-announce-hostname", "cluster-announce-human-nodename",
+		"cluster-link-sendbuf-limit", "port",
+	}
+}
+
+// clusterData answers the machine's questions about the data. None of them waits.
+type clusterData struct{ s *Server }
+
+// Offset is part of cluster.Data, as are the methods below.
+func (d clusterData) Offset() int64 {
+	if !d.s.opened.Load() {
+		return 0
+	}
+	return d.s.wal.End()
+}
+
+// PrimaryLink tells of the link to the primary.
+func (d clusterData) PrimaryLink() (up bool, since int64) {
+	l := d.s.role.link.Load()
+	if l == nil || d.s.bus == nil {
+		return false, 0
+	}
+	up, age := l.clusterView()
+	if age < 0 {
+		return up, 0
+	}
+	return up, d.s.bus.Now() - age.Milliseconds()
+}
+
+// Keys counts all keys.
+func (d clusterData) Keys() int64 {
+	if !d.s.opened.Load() {
+		return 0
+	}
+	return d.s.store.Keys()
+}
+
+// SlotKeys counts the keys of a slot.
+func (d clusterData) SlotKeys(slot uint16) int64 {
+	if !d.s.opened.Load() {
+		return 0
+	}
+	return d.s.store.SlotCounters(slot).Keys
+}
+
+// clusterDo runs a command of the cluster and gives its error as a reply.
+func (s *Server) clusterDo(x *command.Ctx, c cluster.Cmd) (cluster.Answer, error) {
+	if err := s.inCluster(); err != nil {
+		return cluster.Answer{}, err
+	}
+	if x.InMulti && clientOf(x).multi.locks {
+		// It would wait for a change of role or routing that waits for the slots, or find the routing changed when it is
+		// committed, and run again and again.
+		return cluster.Answer{}, command.Reply("ERR the cluster cannot be changed inside a transaction that has keys")
+	}
+	ans := s.bus.Do(c)
+	switch {
+	case errors.Is(ans.Err, net.ErrClosed):
+		clientOf(x).closing = true // the node ends: whether the change will be found again is not known
+		return ans, command.Reply("ERR the node is shutting down")
+	case ans.Err != nil:
+		return ans, command.Reply(ans.Err.Error())
+	}
+	return ans, nil
+}
+
+// clusterOK is clusterDo for a command whose answer is OK.
+func (s *Server) clusterOK(x *command.Ctx, c cluster.Cmd) error {
+	_, err := s.clusterDo(x, c)
 	if err == nil {
 		x.W.OK()
 	}

@@ -5,43 +5,26 @@ import (
 	"net"
 	"strings"
 
+	"cairn/cluster"
+	"cairn/cluster/bus"
 	"cairn/cluster/nodesconf"
+	"cairn/cluster/wire"
 	"cairn/internal/resp"
 	"cairn/internal/slot"
 	"cairn/server/command"
 	"cairn/server/config"
 )
 
-// busPort is where the cluster bus of this node is said to be.
-func (s *Server) busPort() int {
-	v := &s.cfg.V
-	switch {
-	case v.ClusterAnnounceBusPort.Load() != 0:
-		return int(v.ClusterAnnounceBusPort.Load())
-	case v.ClusterPort.Load() != 0:
-		return int(v.ClusterPort.Load())
-	}
-	return int(v.Port.Load()) + 10000
-}
+// CLUSTER commands that tell something. They answer from a picture of the machine, taken for each.
 
-// myself is this node as a client is told: what it announces, else the address that the client came to, since
-// without a bus nobody has told the node its own.
-func (s *Server) myself(x *command.Ctx, n nodesconf.Node) nodesconf.Node {
-	v := &s.cfg.V
-	n.IP = s.addressFor(x)
-	n.Port = int(v.Port.Load())
-	if p := v.ClusterAnnouncePort.Load(); p != 0 {
-		n.Port = int(p)
-	}
-	n.BusPort = s.busPort()
-	n.Hostname, n.Name = v.ClusterAnnounceHostname.Load(), v.ClusterAnnounceNodename.Load()
-	n.PingSent, n.PongAt, n.Connected = 0, 0, true
-	return n
-}
-
-func (s *Server) addressFor(x *command.Ctx) string {
+// addressFor is this node's address for a client: what it announces, what other nodes see it as, else the one that the
+// client came to. It is never empty.
+func (s *Server) addressFor(x *command.Ctx, known string) string {
 	if ip := s.cfg.V.ClusterAnnounceIP.Load(); ip != "" {
 		return ip
+	}
+	if known != "" {
+		return known
 	}
 	if c := clientOf(x); c != nil && !c.unix {
 		if host, _, err := net.SplitHostPort(c.laddr); err == nil && host != "" {
@@ -56,91 +39,81 @@ func (s *Server) addressFor(x *command.Ctx) string {
 	return "127.0.0.1"
 }
 
-// shownNodes is the view with this node as the client is told.
-func (s *Server) shownNodes(x *command.Ctx, v *clusterView) []nodesconf.Node {
-	nodes := v.clone().Nodes
-	for i := range nodes {
-		if nodes[i].Flags&nodesconf.Myself != 0 {
-			nodes[i] = s.myself(x, nodes[i])
-		} else {
-			nodes[i].Connected = false
-		}
+// shown is the view as this client is told: this node has an address in it.
+func (s *Server) shown(x *command.Ctx) (*cluster.View, error) {
+	if err := s.inCluster(); err != nil {
+		return nil, err
 	}
-	return nodes
+	v := s.bus.View()
+	me := &v.Nodes[v.Myself]
+	me.IP = s.addressFor(x, me.IP)
+	return v, nil
 }
 
 // ClusterNodes is CLUSTER NODES.
 func (s *Server) ClusterNodes(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		var text []byte
-		for _, n := range s.shownNodes(x, v) {
-			text = append(n.AppendShown(text), '\n')
-		}
-		x.W.Verbatim("txt", text)
-		return nil
-	})
+	v, err := s.shown(x)
+	if err != nil {
+		return err
+	}
+	var text []byte
+	for i := range v.Nodes {
+		text = append(v.Nodes[i].AppendShown(text), '\n')
+	}
+	x.W.Verbatim("txt", text)
+	return nil
 }
 
 // ClusterInfo is CLUSTER INFO.
 func (s *Server) ClusterInfo(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		var w infoWriter
-		assigned, failed, maybe, primaries := 0, 0, 0, 0
-		for i := range v.file.Nodes {
-			n := &v.file.Nodes[i]
-			have := 0
-			for _, r := range n.Slots {
-				have += r.Len()
-			}
-			assigned += have
-			if have > 0 {
-				primaries++
-			}
-			switch {
-			case n.Flags&nodesconf.Failed != 0:
-				failed += have
-			case n.Flags&nodesconf.MaybeFailed != 0:
-				maybe += have
-			}
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	v := s.bus.View()
+	var w infoWriter
+	state := "ok"
+	if !v.OK {
+		state = "fail"
+	}
+	w.put("cluster_state", state)
+	w.put("cluster_slots_assigned", v.Assigned)
+	w.put("cluster_slots_ok", v.SlotsOK)
+	w.put("cluster_slots_pfail", v.SlotsPFail)
+	w.put("cluster_slots_fail", v.SlotsFail)
+	w.put("cluster_known_nodes", len(v.Nodes))
+	w.put("cluster_size", v.Size)
+	w.put("cluster_current_epoch", v.CurrentEpoch)
+	w.put("cluster_my_epoch", v.MyEpoch)
+	messageCounts(&w, "sent", v.Stats.Sent[:])
+	messageCounts(&w, "received", v.Stats.Received[:])
+	w.put("total_cluster_links_buffer_limit_exceeded", s.bus.OverLimit())
+	x.W.Verbatim("txt", w.Bytes())
+	return nil
+}
+
+// messageCounts writes how many messages of each type there were, and of all types.
+func messageCounts(w *infoWriter, way string, counts []int64) {
+	var sum int64
+	for t := wire.Ping; int(t) < len(counts) && t.Name() != ""; t++ {
+		if counts[t] > 0 {
+			w.put("cluster_stats_messages_"+t.Name()+"_"+way, counts[t])
 		}
-		state := "ok"
-		if s.store.Routing().Down {
-			state = "fail"
-		}
-		w.put("cluster_state", state)
-		w.put("cluster_slots_assigned", assigned)
-		w.put("cluster_slots_ok", assigned-failed-maybe)
-		w.put("cluster_slots_pfail", maybe)
-		w.put("cluster_slots_fail", failed)
-		w.put("cluster_known_nodes", len(v.file.Nodes))
-		w.put("cluster_size", primaries)
-		w.put("cluster_current_epoch", v.file.CurrentEpoch)
-		w.put("cluster_my_epoch", v.file.Myself().Epoch)
-		w.zeros("cluster_stats_messages_sent cluster_stats_messages_received total_cluster_links_buffer_limit_exceeded")
-		x.W.Verbatim("txt", w.Bytes())
-		return nil
-	})
+		sum += counts[t]
+	}
+	w.put("cluster_stats_messages_"+way, sum)
 }
 
 // ownedRange is a run of slots with the node that has them.
 type ownedRange struct {
 	slot.Range
-	node *nodesconf.Node
+	node uint16
 }
 
 // rangesInOrder lists the runs of all primaries by slot, which is the order of CLUSTER SLOTS.
-func rangesInOrder(nodes []nodesconf.Node) (out []ownedRange) {
-	var owner [slot.Count]*nodesconf.Node
-	for i := range nodes {
-		for _, r := range nodes[i].Slots {
-			for sl := int(r.First); sl <= int(r.Last); sl++ {
-				owner[sl] = &nodes[i]
-			}
-		}
-	}
-	for sl, n := range owner {
+func rangesInOrder(v *cluster.View) (out []ownedRange) {
+	for sl, n := range v.Owner {
 		switch last := len(out) - 1; {
-		case n == nil:
+		case n == cluster.NoNode:
 		case last >= 0 && out[last].node == n && int(out[last].Last) == sl-1:
 			out[last].Last = uint16(sl)
 		default:
@@ -152,21 +125,33 @@ func rangesInOrder(nodes []nodesconf.Node) (out []ownedRange) {
 
 // ClusterSlots is CLUSTER SLOTS.
 func (s *Server) ClusterSlots(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		ranges := rangesInOrder(s.shownNodes(x, v))
-		x.W.Array(len(ranges))
-		for _, r := range ranges {
-			x.W.Array(3)
-			x.W.Int(int64(r.First))
-			x.W.Int(int64(r.Last))
-			s.writeEndpoint(x.W, r.node)
+	v, err := s.shown(x)
+	if err != nil {
+		return err
+	}
+	ranges := rangesInOrder(v)
+	x.W.Array(len(ranges))
+	for _, r := range ranges {
+		primary := &v.Nodes[r.node]
+		var replicas []*cluster.ViewNode
+		for _, i := range primary.Replicas {
+			if n := &v.Nodes[i]; n.Health == cluster.Online {
+				replicas = append(replicas, n)
+			}
 		}
-		return nil
-	})
+		x.W.Array(3 + len(replicas))
+		x.W.Int(int64(r.First))
+		x.W.Int(int64(r.Last))
+		s.writeEndpoint(x.W, primary)
+		for _, n := range replicas {
+			s.writeEndpoint(x.W, n)
+		}
+	}
+	return nil
 }
 
 // writeEndpoint appends a node as CLUSTER SLOTS has it: where to find it, and what else is known of that.
-func (s *Server) writeEndpoint(w *resp.Writer, n *nodesconf.Node) {
+func (s *Server) writeEndpoint(w *resp.Writer, n *cluster.ViewNode) {
 	kind := s.cfg.V.ClusterEndpointType.Load()
 	w.Array(4)
 	s.writePreferred(w, n)
@@ -187,47 +172,60 @@ func (s *Server) writeEndpoint(w *resp.Writer, n *nodesconf.Node) {
 }
 
 // writePreferred appends the address that clients are to use.
-func (s *Server) writePreferred(w *resp.Writer, n *nodesconf.Node) {
+func (s *Server) writePreferred(w *resp.Writer, n *cluster.ViewNode) {
+	if address, known := s.preferred(n); known {
+		w.BulkString(address)
+		return
+	}
+	w.Null()
+}
+
+// preferred is the address that clients are to use for a node. Not known: the one that they used for this node.
+func (s *Server) preferred(n *cluster.ViewNode) (address string, known bool) {
 	switch s.cfg.V.ClusterEndpointType.Load() {
 	case config.EndpointIP:
-		w.BulkString(n.IP)
+		return n.IP, true
 	case config.EndpointHostname:
 		if n.Hostname == "" {
-			w.BulkString("?")
-			return
+			return "?", true
 		}
-		w.BulkString(n.Hostname)
+		return n.Hostname, true
 	default:
-		w.Null()
+		return "", false
 	}
 }
 
 // ClusterShards is CLUSTER SHARDS: nodes of one shard id together, in the order in which they are known.
 func (s *Server) ClusterShards(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		nodes := s.shownNodes(x, v)
-		var shards [][]*nodesconf.Node
-		at := map[string]int{}
-		for i := range nodes {
-			id := nodes[i].ShardID
-			if id == "" {
-				id = nodes[i].ID
-			}
-			if _, ok := at[id]; !ok {
-				at[id] = len(shards)
-				shards = append(shards, nil)
-			}
-			shards[at[id]] = append(shards[at[id]], &nodes[i])
+	v, err := s.shown(x)
+	if err != nil {
+		return err
+	}
+	var shards [][]*cluster.ViewNode
+	at := map[string]int{}
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		if n.Flags&nodesconf.Handshake != 0 {
+			continue
 		}
-		x.W.Array(len(shards))
-		for _, members := range shards {
-			s.writeShard(x.W, members)
+		id := n.ShardID
+		if id == "" {
+			id = n.ID
 		}
-		return nil
-	})
+		if _, ok := at[id]; !ok {
+			at[id] = len(shards)
+			shards = append(shards, nil)
+		}
+		shards[at[id]] = append(shards[at[id]], n)
+	}
+	x.W.Array(len(shards))
+	for _, members := range shards {
+		s.writeShard(x.W, members)
+	}
+	return nil
 }
 
-func (s *Server) writeShard(w *resp.Writer, members []*nodesconf.Node) {
+func (s *Server) writeShard(w *resp.Writer, members []*cluster.ViewNode) {
 	w.Map(2)
 	w.BulkString("slots")
 	var ranges []slot.Range
@@ -246,7 +244,7 @@ func (s *Server) writeShard(w *resp.Writer, members []*nodesconf.Node) {
 	}
 }
 
-func (s *Server) writeMember(w *resp.Writer, n *nodesconf.Node) {
+func (s *Server) writeMember(w *resp.Writer, n *cluster.ViewNode) {
 	fields := 7
 	if n.Hostname != "" {
 		fields++
@@ -264,75 +262,119 @@ func (s *Server) writeMember(w *resp.Writer, n *nodesconf.Node) {
 		w.BulkString("hostname")
 		w.BulkString(n.Hostname)
 	}
-	role, offset, health := "master", int64(0), "online"
-	switch {
-	case n.Flags&nodesconf.Myself != 0:
-		offset = s.logEnd()
-	case n.Flags&nodesconf.Replica != 0:
+	role := "master"
+	if n.Flags&nodesconf.Replica != 0 {
 		role = "replica"
-	}
-	if n.Flags&nodesconf.Failed != 0 {
-		health = "fail"
 	}
 	w.BulkString("role")
 	w.BulkString(role)
 	w.BulkString("replication-offset")
-	w.Int(offset)
+	w.Int(n.Offset)
 	w.BulkString("health")
-	w.BulkString(health)
+	w.BulkString(string(n.Health))
 }
 
 // ClusterMyID is CLUSTER MYID.
 func (s *Server) ClusterMyID(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		x.W.BulkString(v.file.Myself().ID)
-		return nil
-	})
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	v := s.bus.View()
+	x.W.BulkString(v.Nodes[v.Myself].ID)
+	return nil
 }
 
 // ClusterMyShardID is CLUSTER MYSHARDID.
 func (s *Server) ClusterMyShardID(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		x.W.BulkString(v.file.Myself().ShardID)
-		return nil
-	})
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	v := s.bus.View()
+	x.W.BulkString(v.Nodes[v.Myself].ShardID)
+	return nil
 }
 
 // ClusterLinks is CLUSTER LINKS.
 func (s *Server) ClusterLinks(x *command.Ctx) error {
-	return s.clusterHandler(func(*clusterView) error {
-		x.W.Array(0)
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	links := s.busLinks()
+	x.W.Array(len(links))
+	for i := range links {
+		writeLink(x.W, &links[i])
+	}
+	return nil
+}
+
+// busLinks are the links of the bus; none without a cluster.
+func (s *Server) busLinks() []bus.LinkStatus {
+	if s.inCluster() != nil {
 		return nil
-	})
+	}
+	return s.bus.Links()
+}
+
+// linkBytes is what the links of the bus take, bytes.
+func (s *Server) linkBytes() (sum int64) {
+	for _, l := range s.busLinks() {
+		sum += l.Memory
+	}
+	return sum
+}
+
+func writeLink(w *resp.Writer, l *bus.LinkStatus) {
+	w.Map(6)
+	direction, events := "from", "r"
+	if l.Out {
+		direction = "to"
+	}
+	if l.Queued > 0 {
+		events = "rw"
+	}
+	w.BulkString("direction")
+	w.BulkString(direction)
+	w.BulkString("node")
+	w.BulkString(l.Node)
+	w.BulkString("create-time")
+	w.Int(l.Created)
+	w.BulkString("events")
+	w.BulkString(events)
+	w.BulkString("send-buffer-allocated")
+	w.Int(l.Queued)
+	w.BulkString("send-buffer-used")
+	w.Int(l.Queued)
 }
 
 // ClusterKeySlot is CLUSTER KEYSLOT.
 func (s *Server) ClusterKeySlot(x *command.Ctx) error {
-	return s.clusterHandler(func(*clusterView) error {
-		x.W.Int(int64(slot.Of(x.Args[2])))
-		return nil
-	})
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	x.W.Int(int64(slot.Of(x.Args[2])))
+	return nil
 }
 
 // ClusterCountKeysInSlot is CLUSTER COUNTKEYSINSLOT. Keys of slots that are not this node's count too.
 func (s *Server) ClusterCountKeysInSlot(x *command.Ctx) error {
-	return s.clusterHandler(func(*clusterView) error {
-		n, ok := resp.ParseInt(x.Args[2])
-		if !ok {
-			return command.ErrNotInteger
-		}
-		if n < 0 || n >= slot.Count {
-			return command.Reply("ERR Invalid slot")
-		}
-		x.W.Int(s.store.SlotCounters(uint16(n)).Keys)
-		return nil
-	})
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	n, ok := resp.ParseInt(x.Args[2])
+	if !ok {
+		return command.ErrNotInteger
+	}
+	if n < 0 || n >= slot.Count {
+		return command.Reply("ERR Invalid slot")
+	}
+	x.W.Int(s.store.SlotCounters(uint16(n)).Keys)
+	return nil
 }
 
 // ClusterGetKeysInSlot is CLUSTER GETKEYSINSLOT: expired keys that are not deleted yet too.
 func (s *Server) ClusterGetKeysInSlot(x *command.Ctx) error {
-	if !s.ClusterEnabled() {
-		return command.Reply(textNoCluster)
+	if err := s.inCluster(); err != nil {
+		return err
 	}
 	n, ok := resp.ParseInt(x.Args[2])
 	most, ok2 := resp.ParseInt(x.Args[3])
@@ -368,47 +410,44 @@ func writeKeys(x *command.Ctx, sl uint16, most int64) error {
 	return nil
 }
 
-// lookUp finds a node by the id in the arguments.
-func (v *clusterView) lookUp(id []byte) (n *nodesconf.Node, err error) {
-	for i := range v.file.Nodes {
-		if v.file.Nodes[i].ID == string(id) {
-			return &v.file.Nodes[i], nil
-		}
+// find looks a node up by the id in the arguments.
+func find(v *cluster.View, id []byte) (*cluster.ViewNode, error) {
+	if at := v.Find(string(id)); at != cluster.NoNode {
+		return &v.Nodes[at], nil
 	}
 	return nil, command.Reply(fmt.Sprintf("ERR Unknown node %.128s", id))
 }
 
 // ClusterCountFailureReports is CLUSTER COUNT-FAILURE-REPORTS.
 func (s *Server) ClusterCountFailureReports(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		if _, err := v.lookUp(x.Args[2]); err != nil {
-			return err
-		}
-		x.W.Int(0)
-		return nil
-	})
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	n, known := 0, false
+	s.bus.Ask(func(m *cluster.Machine) { n, known = m.FailureReports(string(x.Args[2]), s.bus.Now()) })
+	if !known {
+		return command.Reply(fmt.Sprintf("ERR Unknown node %.128s", x.Args[2]))
+	}
+	x.W.Int(int64(n))
+	return nil
 }
 
 // ClusterReplicas is CLUSTER REPLICAS.
 func (s *Server) ClusterReplicas(x *command.Ctx) error {
-	return s.clusterHandler(func(v *clusterView) error {
-		n, err := v.lookUp(x.Args[2])
-		if err != nil {
-			return err
-		}
-		if n.Flags&nodesconf.Replica != 0 {
-			return command.Reply("ERR The specified node is not a master")
-		}
-		var lines []string
-		for _, r := range s.shownNodes(x, v) {
-			if r.PrimaryID == n.ID {
-				lines = append(lines, string(r.AppendShown(nil)))
-			}
-		}
-		x.W.Array(len(lines))
-		for _, l := range lines {
-			x.W.BulkString(l)
-		}
-		return nil
-	})
+	v, err := s.shown(x)
+	if err != nil {
+		return err
+	}
+	n, err := find(v, x.Args[2])
+	if err != nil {
+		return err
+	}
+	if n.Flags&nodesconf.Replica != 0 {
+		return command.Reply("ERR The specified node is not a master")
+	}
+	x.W.Array(len(n.Replicas))
+	for _, i := range n.Replicas {
+		x.W.BulkString(string(v.Nodes[i].AppendShown(nil)))
+	}
+	return nil
 }

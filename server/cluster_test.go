@@ -48,12 +48,20 @@ func startClusterPair(t *testing.T) *pair {
 	return startPair(t, "cluster-enabled yes", "cluster-node-timeout 15000")
 }
 
-// redisState waits until the live server has taken up a change of coverage, which it does a little later.
-func (p *pair) redisState(want string) {
+// state waits until both have taken up a change of what is owned, or of coverage: Redis does so a little later, and no
+// node says ok in its first two seconds.
+func (p *pair) state(want string) {
 	p.t.Helper()
-	testkit.Eventually(p.t, replyWait, func() bool {
-		return strings.Contains(p.redis.Do("CLUSTER", "INFO").Raw, "cluster_state:"+want)
-	}, "redis-server says cluster_state:%s", want)
+	for _, c := range []*testkit.Conn{p.cairn, p.redis} {
+		clusterState(p.t, c, want)
+	}
+}
+
+func clusterState(t testing.TB, c *testkit.Conn, want string) {
+	t.Helper()
+	testkit.Eventually(t, replyWait, func() bool {
+		return strings.Contains(c.Do("CLUSTER", "INFO").Raw, "cluster_state:"+want)
+	}, "a node says cluster_state:%s", want)
 }
 
 const replyWait = 20 * time.Second
@@ -67,15 +75,15 @@ func TestClusterRepliesAreRedis(t *testing.T) {
 	p.alike("CLUSTER ADDSLOTSRANGE 0 99 200 16383")
 	p.alike(script(t, "cluster_partly.txt"))
 	p.alike("CLUSTER ADDSLOTSRANGE 100 199 250 250")
-	p.redisState("ok")
+	p.state("ok")
 	p.alike(script(t, "cluster_whole.txt"))
 	for _, c := range []*testkit.Conn{p.cairn, p.redis} {
 		c.Do("DEL", "{a}b")
 	}
 	p.alike(script(t, "cluster_keys.txt"))
-	p.redisState("fail")
+	p.state("fail")
 	p.alike("GET a\nCONFIG SET cluster-require-full-coverage no")
-	p.redisState("ok")
+	p.state("ok")
 	p.alike("GET a\nDEL a\nCLUSTER FLUSHSLOTS\nGET a\nCLUSTER INFO")
 }
 
@@ -89,6 +97,7 @@ func TestClusterStateIsKept(t *testing.T) {
 	c := n.dial(t)
 	c.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	c.Do("CLUSTER", "BUMPEPOCH")
+	clusterState(t, c, "ok")
 	c.Do("SET", "a", "b")
 	before := c.Do("CLUSTER", "NODES").Raw
 	if !strings.Contains(before, fmt.Sprintf(" 127.0.0.1:%d@%d,host.name myself,master - 0 0 1 connected 0-16383\n", n.Port, n.Port+10000)) {
@@ -105,6 +114,7 @@ func TestClusterStateIsKept(t *testing.T) {
 	if after := c.Do("CLUSTER", "NODES").Raw; after != before {
 		t.Errorf("got %s, want %s", after, before)
 	}
+	clusterState(t, c, "ok")
 	if got := c.Do("GET", "a").Raw; got != "$1\r\nb\r\n" {
 		t.Errorf("got %q", got)
 	}
@@ -154,6 +164,7 @@ func TestClusterTakesOverRedis(t *testing.T) {
 	if got := c.Do("CLUSTER", "NODES").Raw; !strings.Contains(got, " myself,master - 0 0 3 connected 0-16000\n") || !strings.Contains(got, " 2 disconnected 16001-16383\n") {
 		t.Errorf("got %s", got)
 	}
+	clusterState(t, c, "ok") // until the other one has been silent for the node timeout
 	if got := c.Do("SET", "key:12", "v").Raw; !strings.HasPrefix(got, "+OK") {
 		t.Errorf("got %q", got)
 	}
@@ -183,10 +194,11 @@ func TestClusterInTransaction(t *testing.T) {
 		t.Error("the id is the old one after a hard reset")
 	}
 	c.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	for _, args := range [][]string{{"MULTI"}, {"SET", "a", "b"}, {"CLUSTER", "DELSLOTS", "1"}} {
+	clusterState(t, c, "ok")
+	for _, args := range [][]string{{"MULTI"}, {"GET", "a"}, {"CLUSTER", "DELSLOTS", "1"}} {
 		c.Do(args...)
 	}
-	if got := c.Do("EXEC").Raw; !strings.HasPrefix(got, "*2\r\n+OK\r\n-ERR slots cannot change") {
+	if got := c.Do("EXEC").Raw; got != "*2\r\n$-1\r\n-ERR the cluster cannot be changed inside a transaction that has keys\r\n" {
 		t.Errorf("got %q", got)
 	}
 }

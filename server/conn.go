@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"cairn/internal/resp"
 )
 
@@ -28,14 +30,19 @@ func (c *client) serve() {
 	defer c.s.clients.remove(c)
 	defer c.release()
 	for !c.closing {
-		if !c.read() {
+		if !c.read() || !c.runBuffered() {
 			return
 		}
-		if !c.runBuffered() {
+		if c.s.memory.crowded() && c.framer.Buffered() == 0 {
+			c.rest()
+		}
+		if !c.account() {
 			return
 		}
-		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
-		c.unparsed.Store(int64(c.framer.Buffered()))
+		c.tellPending()
+		if c.framer.Buffered() == 0 {
+			c.s.memory.turn.end(c)
+		}
 	}
 }
 
@@ -43,9 +50,9 @@ func (c *client) serve() {
 // is not done after every batch.
 func (c *client) rest() {
 	c.resting, c.armed = true, time.Time{}
-	if c.framer.Buffered() == 0 {
-		c.framer.Release()
-	}
+	c.framer.Trim()
+	c.w.Buf = nil
+	c.account()
 	if c.txn != nil && !c.txn.Open() {
 		c.s.txns.Put(c.txn)
 		c.txn, c.ctx.Txn = nil, nil
@@ -55,19 +62,34 @@ func (c *client) rest() {
 // read waits for bytes. false: the connection has ended.
 func (c *client) read() bool {
 	c.armTimeout()
-	buf := c.framer.Space(readLeast)
-	if !c.authed.Load() {
-		buf = buf[:min(len(buf), loginRead)]
+	n, err := 0, c.awaitBytes()
+	if err == nil {
+		if !c.awaitTurn() || !c.expect(int64(c.framer.Room(readLeast))) {
+			return false
+		}
+		buf := c.framer.Space(readLeast)
+		if !c.authed.Load() {
+			buf = buf[:min(len(buf), loginRead)]
+		}
+		if !c.account() {
+			return false
+		}
+		if c.s.memory.turn.owner.Load() == c {
+			c.reading.Store(time.Now().UnixMilli())
+		}
+		n, err = c.conn.Read(buf)
+		set(&c.reading, 0)
 	}
-	n, err := c.conn.Read(buf)
 	if n > 0 {
+		if c.wakened.Load() {
+			c.wakened.Store(false)
+		}
 		c.framer.Advance(n)
 		if c.resting {
 			c.resting, c.armed = false, time.Time{}
 		}
 		c.s.stats.inBytes.Add(int64(n))
-		c.inBuffer.Store(int64(c.framer.MemoryBytes()))
-		c.unparsed.Store(int64(c.framer.Buffered()))
+		c.tellPending()
 		c.stamp = time.Now()
 		return true
 	}
@@ -76,6 +98,26 @@ func (c *client) read() bool {
 		return true
 	}
 	return err == nil
+}
+
+// awaitBytes waits for something to read while the connection rests, so that ten thousand of them hold no buffers, and
+// before it waits in line for room. A busy connection does without: what it costs is a call of the system.
+func (c *client) awaitBytes() error {
+	if c.raw == nil || !c.resting && !c.needsTurn() {
+		return nil
+	}
+	return c.raw.Read(readable)
+}
+
+// readable says whether a read of the socket would not wait.
+func readable(fd uintptr) bool {
+	var b [1]byte
+	for {
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if err != unix.EINTR { //nolint:errorlint // a bare errno
+			return err != unix.EAGAIN //nolint:errorlint // as above
+		}
+	}
 }
 
 // runBuffered runs every complete command that has arrived and sends the replies.
@@ -90,7 +132,7 @@ func (c *client) runBuffered() bool {
 			break
 		}
 		c.s.dispatch(c, args)
-		if c.killed.Load() {
+		if c.killed.Load() || c.after != nil && !c.runAfter() {
 			return false
 		}
 		if len(c.w.Buf) >= c.gather() || c.ctx.Streams() > 0 || c.push.holding {
@@ -104,7 +146,7 @@ func (c *client) runBuffered() bool {
 
 // gather is how much of replies is gathered before they are sent, bytes.
 func (c *client) gather() int {
-	if c.authed.Load() {
+	if c.authed.Load() && !c.s.memory.crowded() {
 		return writeFrom
 	}
 	return loginWriteFrom
@@ -131,13 +173,15 @@ func (c *client) flush() bool {
 		c.push.release()
 		return true
 	}
+	if cap(c.w.Buf) > keepBuffer && !c.account() {
+		return false
+	}
 	ok := c.send()
 	c.push.release()
 	c.w.Buf = c.w.Buf[:0]
-	if cap(c.w.Buf) > keepBuffer {
+	if cap(c.w.Buf) > keepBuffer || cap(c.w.Buf) > loginWriteFrom && c.s.memory.crowded() {
 		c.w.Buf = nil
 	}
-	c.outBuffer.Store(int64(cap(c.w.Buf)))
 	return ok
 }
 
@@ -154,13 +198,15 @@ func (c *client) send() bool {
 	}
 	whole := c.w.Buf
 	at, ok := 0, true
-	part := resp.Writer{Proto: c.w.Proto}
+	part := &c.part
+	part.Proto = c.w.Proto
+	defer func() { part.Buf = nil }()
 	for _, s := range streams {
 		ok = ok && c.write(whole[at:s.At])
 		at = s.At
 		if ok {
-			err := s.Run(&part, func() error {
-				if !c.write(part.Buf) {
+			err := s.Run(part, func() error {
+				if !c.account() || !c.write(part.Buf) {
 					return net.ErrClosed
 				}
 				part.Buf = part.Buf[:0]
@@ -225,4 +271,6 @@ func (c *client) release() {
 	c.push.close(c)
 	c.ctx.DropStreams(0)
 	_ = c.conn.Close() // closed already when killed
+	c.s.memory.turn.end(c)
+	c.forget()
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func debugCommands() []debugCommand {
 		{"clusterlink", 5, (*Server).debugLink},
 		{"digest", 2, (*Server).debugDigest},
 		{"digest-value", -2, (*Server).debugDigestValue},
-		{"drop-cluster-packet-filter", 3, debugNothing},
+		{"drop-cluster-packet-filter", 3, (*Server).debugPackets},
 		{"error", 3, func(_ *Server, x *command.Ctx) error { return command.Reply(x.Args[2]) }},
 		{"help", 2, (*Server).debugHelp},
 		{"htstats", -3, (*Server).debugTable},
@@ -83,18 +84,42 @@ func debugNothing(_ *Server, x *command.Ctx) error {
 	return nil
 }
 
-// debugLink would cut links of the bus, of which there are none.
+// debugLink cuts links of the bus.
 func (s *Server) debugLink(x *command.Ctx) error {
 	if !s.ClusterEnabled() {
 		return command.Reply("ERR Debug option only available for cluster mode enabled setup!")
 	}
-	return s.clusterHandler(func(v *clusterView) error {
-		if _, err := v.lookUp(x.Args[4]); err != nil {
-			return err
-		}
-		x.W.OK()
-		return nil
-	})
+	if err := s.inCluster(); err != nil {
+		return err
+	}
+	if _, err := find(s.bus.View(), x.Args[4]); err != nil {
+		return err
+	}
+	switch {
+	case x.Is(3, "to"):
+		s.bus.KillLinks(string(x.Args[4]), true, false)
+	case x.Is(3, "from"):
+		s.bus.KillLinks(string(x.Args[4]), false, true)
+	case x.Is(3, "all"):
+		s.bus.KillLinks(string(x.Args[4]), true, true)
+	default:
+		return command.Reply(fmt.Sprintf("ERR Unknown direction %.128s", x.Args[3]))
+	}
+	x.W.OK()
+	return nil
+}
+
+// debugPackets makes the node deaf for one type of message of the bus: -1 for none, -2 for all.
+func (s *Server) debugPackets(x *command.Ctx) error {
+	kind, err := x.Int(2)
+	if err != nil {
+		return err
+	}
+	if s.inCluster() == nil {
+		s.bus.DropPackets(int(min(max(kind, -2), math.MaxUint16)))
+	}
+	x.W.OK()
+	return nil
 }
 
 func debugZero(_ *Server, x *command.Ctx) error {

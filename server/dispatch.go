@@ -18,8 +18,11 @@ func (s *Server) dispatch(c *client, args [][]byte) {
 	at, streams := len(c.w.Buf), c.ctx.Streams()
 	c.reply = nextReplyMode(c.reply)
 	cmd := s.admit(c, args)
-	if cmd != nil {
+	switch {
+	case cmd != nil:
 		s.run(c, cmd, args)
+	case !c.multi.active:
+		c.asking = false
 	}
 	if (c.reply == replyOff || c.reply == replySkip) && !c.keepReply {
 		c.w.Buf = c.w.Buf[:at]
@@ -99,7 +102,7 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 		return "ERR Command not allowed inside a transaction"
 	}
 	if (c.txn == nil || s.loading.Load()) && (!cmd.Is(command.Loading) || opensTransaction(cmd)) {
-		return "LOADING Redis is loading the dataset in memory"
+		return textLoading
 	}
 	if c.subscribed() && c.w.Proto == 2 && !allowedSubscribed(cmd) {
 		return fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", cmd.FullName())
@@ -107,18 +110,15 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 	if cmd.Is(command.Write) && s.tooFewReplicas() {
 		return "NOREPLICAS Not enough good replicas to write."
 	}
+	if text := s.refuseAsReplica(c, cmd); text != "" {
+		return text
+	}
 	if cmd.Is(command.DenyOOM) && !s.loading.Load() {
 		if err := s.store.Gate(); err != nil {
 			return "MISCONF " + err.Error() + ": writes are refused until space is free again; deletions go on. See disk-reserve"
 		}
 	}
 	return ""
-}
-
-// tooFewReplicas says whether writes wait for replicas that are not there. None can be attached yet.
-func (s *Server) tooFewReplicas() bool {
-	v := &s.cfg.V
-	return v.MinReplicasToWrite.Load() > 0 && v.MinReplicasMaxLag.Load() > 0
 }
 
 // opensTransaction says whether a command cannot do without the data, though Redis allows it while loading.
@@ -172,14 +172,20 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 		s.expireMet(c)
 	}
 	c.stamp = time.Now()
+	c.lastUsed.Store(c.stamp.UnixMilli())
+	c.asking = c.asking && (cmd.Name == "asking" || c.multi.active) // it holds for one command, or for one transaction
 	st := cmd.Stats()
+	if c.turnedAway {
+		c.turnedAway = false
+		st.Rejected.Add(1)
+		return
+	}
 	st.Calls.Add(1)
 	took := c.stamp.Sub(began)
 	st.Usec.Add(took.Microseconds())
 	if c.ctx.Failed != errs {
 		st.Failed.Add(1)
 	}
-	c.lastUsed.Store(c.stamp.UnixMilli())
 	s.stats.commands.Add(1)
 	if x := &c.ctx; x.Hits|x.Misses != 0 {
 		s.stats.hits.Add(x.Hits)
@@ -187,7 +193,14 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 		x.Hits, x.Misses = 0, 0
 	}
 	s.note(c, cmd, args, took)
-	c.asking = c.asking && cmd.Name == "asking"
+}
+
+// turnAway answers an error that only the locks brought to light, a redirection most often. The command counts as
+// rejected, not as called, as if it had been seen before.
+func (s *Server) turnAway(c *client, text string) {
+	c.w.Error(text)
+	s.stats.countError(text)
+	c.turnedAway = true
 }
 
 // execute finds the slots, locks them, asks the route and runs the handler, again if the route changed.
@@ -204,8 +217,9 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 	}
 	c.slots = command.SortSlots(slots)
 	write := cmd.Is(command.Write)
-	if cmd.Stage != nil {
-		defer s.closeStaged(c)
+	stage := cmd.MayStage(args)
+	if stage {
+		defer s.endStaged(c)
 	}
 	for {
 		s.pause.wait(c, write || cmd.Is(command.MayReplicate))
@@ -215,7 +229,7 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 				return
 			}
 		}
-		if cmd.Stage != nil && s.redirectArgs(c, s.store.Routing(), cmd, args) == "" {
+		if stage && s.redirectArgs(c, s.store.Routing(), cmd, args) == "" {
 			c.prepare(s, cmd, args, s.clock())
 			if err := c.ctx.Stage(); err != nil {
 				c.fail(err)
@@ -225,13 +239,19 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 		if s.attempt(c, cmd, args, write) {
 			return
 		}
-		s.closeStaged(c)
+		if stage {
+			s.closeStaged(c)
+		}
 	}
 }
 
-// closeStaged lets go of values that were staged for a command, used or not.
-func (s *Server) closeStaged(c *client) {
-	if err := c.ctx.CloseStaged(); err != nil {
+// closeStaged lets go of values that were staged for a command that is to be tried again; endStaged, when it is done
+// with, used or not.
+func (s *Server) closeStaged(c *client) { s.noteUnclosed(c.ctx.CloseStaged()) }
+func (s *Server) endStaged(c *client)   { s.noteUnclosed(c.ctx.EndStaged()) }
+
+func (s *Server) noteUnclosed(err error) {
+	if err != nil {
 		s.log.Warning("a staged value could not be closed", "err", err)
 	}
 }
@@ -248,12 +268,15 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 	r := c.txn.Routing()
 	if write && r.WritesPaused {
 		c.txn.End()
-		s.pause.wait(c, true)
-		return false
+		return !s.awaitWrites(c)
 	}
-	if text := s.redirect(c, r, cmd, args, c.slots); text != "" {
+	text := s.redirect(c, r, cmd, args, c.slots)
+	if text == "" {
+		text = s.refuseLocked(r, write)
+	}
+	if text != "" {
 		c.txn.End()
-		c.fail(command.Reply(text))
+		s.turnAway(c, text)
 		return true
 	}
 	c.prepare(s, cmd, args, nowMs)
@@ -277,6 +300,7 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 	}
 	c.waitFor(end)
 	if write {
+		c.wrote(end)
 		c.ctx.Expired = c.ctx.Expired[:0] // the commit deleted them
 	}
 	if len(c.access) > 0 {

@@ -221,7 +221,7 @@ func waitForInput(t *testing.T, n *testNode, want int) {
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		have := 0
 		for _, c := range n.clients.snapshot() {
-			if c.unparsed.Load() > 0 {
+			if c.unparsed.Load()+c.parsed.Load() > 0 {
 				have++
 			}
 		}

@@ -207,8 +207,8 @@ func (s *Server) infoClients(w *infoWriter) {
 	for _, c := range s.clients.snapshot() {
 		in, out = max(in, c.inBuffer.Load()), max(out, c.outBuffer.Load())
 	}
-	w.put("connected_clients", s.clients.count())
-	w.zeros("cluster_connections")
+	w.put("connected_clients", s.clients.count()-s.attachedReplicas())
+	w.put("cluster_connections", len(s.busLinks()))
 	w.put("maxclients", s.cfg.V.MaxClients.Load())
 	w.put("client_recent_max_input_buffer", in)
 	w.put("client_recent_max_output_buffer", out)
@@ -251,31 +251,6 @@ func (s *Server) infoPersistence(w *infoWriter) {
 	w.put("aof_pending_rewrite", 0)
 	w.put("aof_buffer_length", log.End-log.Written)
 	w.zeros("aof_pending_bio_fsync aof_delayed_fsync")
-}
-
-func (s *Server) infoReplication(w *infoWriter) {
-	w.put("role", "master")
-	w.put("connected_slaves", 0)
-	w.put("master_failover_state", "no-failover")
-	if s.loading.Load() {
-		w.put("master_replid", strings.Repeat("0", 40))
-		w.put("master_replid2", strings.Repeat("0", 40))
-		w.put("master_repl_offset", 0)
-		w.put("second_repl_offset", -1)
-		w.zeros("repl_backlog_active")
-		w.put("repl_backlog_size", s.cfg.V.ReplBacklogSize.Load())
-		w.zeros("repl_backlog_first_byte_offset repl_backlog_histlen")
-		return
-	}
-	h, first, end := s.wal.History(), s.wal.First(), s.wal.End()
-	w.put("master_replid", string(h.ID[:]))
-	w.put("master_replid2", string(h.ID2[:]))
-	w.put("master_repl_offset", end)
-	w.put("second_repl_offset", h.Offset2)
-	w.put("repl_backlog_active", 1)
-	w.put("repl_backlog_size", s.cfg.V.ReplBacklogSize.Load())
-	w.put("repl_backlog_first_byte_offset", first+1) // Redis numbers bytes from 1
-	w.put("repl_backlog_histlen", end-first)
 }
 
 func (s *Server) infoCPU(w *infoWriter) {
@@ -325,6 +300,10 @@ func (s *Server) infoCairn(w *infoWriter) {
 	w.put("durable_offset", m.Durable)
 	w.put("pending_bytes", m.Pending)
 	w.put("pending_bytes_limit", m.PendingLimit)
+	w.put("recovery_log_size", s.cfg.V.RecoveryLogSize.Load())
+	w.put("replay_bytes_per_sec", s.admin.replaySpeed.Load())
+	w.put("client_memory_bytes", s.memory.total())
+	w.put("client_memory_limit_bytes", s.memory.hard.Load())
 	s.infoStore(w, &m)
 }
 
@@ -347,5 +326,11 @@ func (s *Server) infoStore(w *infoWriter, m *engine.Metrics) {
 	w.put("memtable_bytes", m.MemTableBytes)
 	w.put("block_cache_bytes", m.BlockCacheBytes)
 	w.put("record_cache_limit_bytes", m.CacheBytes)
+	w.put("filter_bytes", m.FilterBytes)
+	w.put("filter_limit_bytes", m.FilterLimit)
+	w.put("filter_slots", m.FilterSlots)
+	w.put("filter_denied", m.FilterDenied)
+	w.put("filter_passed", m.FilterPassed)
+	w.put("filter_built", m.FilterBuilt)
 	w.put("damaged_blocks", m.Corruptions)
 }

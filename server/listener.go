@@ -181,7 +181,10 @@ func (s *Server) welcome(conn net.Conn) {
 	c.lastUsed.Store(s.clock())
 	c.authed.Store(s.cfg.V.RequirePass.Load() == "")
 	c.setLimits()
-	c.push.init()
+	c.push.init(&s.memory)
+	c.resting = true // it costs no buffer until it says something
+	c.counted.Store(true)
+	s.memory.count.Add(1)
 	c.subs.Init(c)
 	go c.serve() // ends with the connection; clients.wait waits for it
 }
@@ -211,6 +214,7 @@ func (s *Server) setSocket(conn net.Conn) {
 func (c *client) describe() {
 	if sc, ok := c.conn.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
+			c.raw = raw
 			_ = raw.Control(func(fd uintptr) { c.fd = int(fd) }) // a closed socket has none
 		}
 	}

@@ -39,9 +39,7 @@ func (s *Server) memoryUse() (m memoryUse) {
 	if unix.Sysinfo(&info) == nil {
 		m.machine = int64(info.Totalram) * int64(info.Unit)
 	}
-	for _, c := range s.clients.snapshot() {
-		m.clients += c.inBuffer.Load() + c.outBuffer.Load()
-	}
+	m.clients = s.memory.all()
 	for {
 		m.peak = s.admin.peakMemory.Load()
 		if m.used <= m.peak || s.admin.peakMemory.CompareAndSwap(m.peak, m.used) {
@@ -84,7 +82,8 @@ func (s *Server) infoMemory(w *infoWriter) {
 	w.put("mem_fragmentation_bytes", m.resident-m.used)
 	w.zeros("mem_not_counted_for_evict mem_replication_backlog mem_total_replication_buffers mem_clients_slaves")
 	w.put("mem_clients_normal", m.clients)
-	w.zeros("mem_cluster_links mem_aof_buffer")
+	w.put("mem_cluster_links", s.linkBytes())
+	w.zeros("mem_aof_buffer")
 	w.put("mem_allocator", "go")
 	w.zeros("active_defrag_running lazyfree_pending_objects lazyfreed_objects")
 }

@@ -52,7 +52,7 @@ func (l *monitorList) send(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.all {
-		c.push.message(c, line, false)
+		c.push.message(c, line, len(l.all), false)
 	}
 }
 

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"cairn/engine"
@@ -11,9 +13,12 @@ import (
 type multiState struct {
 	active bool
 	failed bool // a command was refused: EXEC answers EXECABORT
+	locks  bool // EXEC runs, and holds slots
 	queue  []queued
 	bytes  int64
 	watch  []watched
+
+	watchBytes int64 // about what watch takes
 }
 
 type queued struct {
@@ -28,7 +33,7 @@ func (m *multiState) flagError() {
 }
 
 func (m *multiState) reset() {
-	m.active, m.failed, m.queue, m.bytes = false, false, nil, 0
+	m.active, m.failed, m.locks, m.queue, m.bytes = false, false, false, nil, 0
 }
 
 // runsInsideMulti names what is executed at once although a transaction is being gathered.
@@ -110,8 +115,9 @@ func (s *Server) Exec(x *command.Ctx) error {
 	if err != nil {
 		return err
 	}
+	c.multi.locks = plan.all || len(plan.slots) > 0
 	if plan.stage {
-		defer s.closeStaged(c)
+		defer s.endStaged(c)
 	}
 	for {
 		s.pause.wait(c, plan.write)
@@ -120,9 +126,9 @@ func (s *Server) Exec(x *command.Ctx) error {
 				return command.Reply("MISCONF " + err.Error())
 			}
 		}
-		if plan.stage && s.redirectExec(c, s.store.Routing()) == "" {
+		if plan.stage && s.isHere(c, plan) {
 			if err := s.stageQueued(c); err != nil {
-				return err
+				return execAborted(err)
 			}
 		}
 		if s.attemptExec(c, x, plan) {
@@ -134,15 +140,29 @@ func (s *Server) Exec(x *command.Ctx) error {
 	}
 }
 
+// isHere says whether the transaction is served here, as far as that can be said before it runs.
+func (s *Server) isHere(c *client, p execPlan) bool {
+	if !s.ClusterEnabled() {
+		return true
+	}
+	if p.all {
+		c.txn.BeginAll(false, s.clock())
+	} else {
+		c.txn.Begin(p.slots, false, s.clock())
+	}
+	defer c.txn.End()
+	return s.redirectExec(c, c.txn.Routing()) == ""
+}
+
 // stageQueued stages what the gathered commands bring.
 func (s *Server) stageQueued(c *client) error {
 	for _, q := range c.multi.queue {
-		if q.cmd.Stage == nil {
+		if !q.cmd.MayStage(q.args) {
 			continue
 		}
 		c.prepare(s, q.cmd, q.args, s.clock())
 		if err := c.ctx.Stage(); err != nil {
-			return err
+			return inCommand(q.cmd, err)
 		}
 	}
 	return nil
@@ -162,7 +182,7 @@ func (s *Server) planExec(c *client) (p execPlan, err error) {
 			p.all = true
 		}
 		p.write = p.write || q.cmd.Is(command.Write)
-		p.stage = p.stage || q.cmd.Stage != nil
+		p.stage = p.stage || q.cmd.MayStage(q.args)
 		if q.cmd.Is(command.DenyOOM) {
 			if err := s.store.Gate(); err != nil {
 				return p, command.Reply("EXECABORT Transaction discarded because of: " + err.Error())
@@ -189,12 +209,17 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 	r := c.txn.Routing()
 	if p.write && r.WritesPaused {
 		c.txn.End()
-		return false
+		return !s.awaitWrites(c)
 	}
-	if text := s.redirectExec(c, r); text != "" {
+	text := s.redirectExec(c, r)
+	if text == "" {
+		if text = s.refuseLocked(r, p.write); text != "" {
+			text = "EXECABORT Transaction discarded because of: " + text
+		}
+	}
+	if text != "" {
 		c.txn.End()
-		s.stats.countError(text)
-		c.w.Error(text)
+		s.turnAway(c, text)
 		return true
 	}
 	if c.dirtyCAS.Load() || s.watchExpired(c) {
@@ -205,11 +230,18 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 	if ok, err := x.StagedHolds(); err != nil || !ok {
 		c.txn.End()
 		if err != nil {
-			c.fail(err)
+			c.fail(execAborted(err))
 		}
 		return err != nil
 	}
-	s.execAll(c, x, nowMs)
+	if err := s.execAll(c, x, nowMs); err != nil {
+		c.waitFor(c.txn.End())
+		c.w.Buf = c.w.Buf[:at]
+		x.DropStreams(streams)
+		c.access = nil
+		c.fail(execAborted(err))
+		return true
+	}
 	end, err := c.txn.Commit()
 	if err == engine.ErrRerouted { //nolint:errorlint // Commit returns it bare
 		c.w.Buf = c.w.Buf[:at]
@@ -218,6 +250,7 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 	}
 	c.waitFor(end)
 	if p.write {
+		c.wrote(end)
 		c.ctx.Expired = c.ctx.Expired[:0] // the commit deleted them
 	}
 	if len(c.access) > 0 {
@@ -227,16 +260,33 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 	return true
 }
 
-// execAll runs the commands one after the other; the error of one does not stop the next.
-func (s *Server) execAll(c *client, x *command.Ctx, nowMs int64) {
+// execAborted is the reply when nothing of a transaction was done because the store failed.
+func execAborted(err error) command.Reply {
+	return command.Reply("EXECABORT Transaction discarded because of: IOERR " + err.Error())
+}
+
+// inCommand says which of a transaction's commands failed.
+func inCommand(cmd *command.Command, err error) error {
+	return fmt.Errorf("%s: %w", strings.ToUpper(cmd.FullName()), err)
+}
+
+// execAll runs the commands one after the other; an error that one answers does not stop the next. A write that could
+// not be finished for a failed read does: what it has done so far cannot be told from what the others did. The
+// transaction is to be given up then.
+func (s *Server) execAll(c *client, x *command.Ctx, nowMs int64) error {
 	x.W.Array(len(c.multi.queue))
 	x.InMulti = true
 	failed := x.Failed // what fails in here is no failure of EXEC
+	defer func() { x.InMulti, x.Failed = false, failed }()
 	for _, q := range c.multi.queue {
 		c.prepare(s, q.cmd, q.args, nowMs)
 		began := time.Now()
-		if err := x.Execute(); err != nil {
+		err := x.Execute()
+		if err != nil {
 			q.cmd.Stats().Failed.Add(1)
+			if _, answer := command.Recover(err); !answer && q.cmd.Is(command.Write) {
+				return inCommand(q.cmd, err)
+			}
 			c.fail(err)
 		}
 		took := time.Since(began)
@@ -244,5 +294,5 @@ func (s *Server) execAll(c *client, x *command.Ctx, nowMs int64) {
 		q.cmd.Stats().Usec.Add(took.Microseconds())
 		s.note(c, q.cmd, q.args, took)
 	}
-	x.InMulti, x.Failed = false, failed
+	return nil
 }

@@ -17,11 +17,63 @@ import (
 
 // open opens store and log, executes what the log has beyond the store, and connects the two.
 func (s *Server) open() error {
+	if s.startsAsReplica() && s.cfg.V.ClusterEnabled.Load() {
+		return errReplicaOfInCluster
+	}
 	began := time.Now()
-	base := filepath.Join(s.cfg.V.Dir.Load(), "cairn")
+	if err := s.takeDataDir(); err != nil {
+		return err
+	}
+	base := s.dataDir()
+	s.findRecoverySize(base)
+	debug.SetMemoryLimit(engine.GoMemoryLimit(s.cfg.V.MemoryBudget.Load()))
+	eo, wo := s.storeOptions(base)
+	if err := s.loadCluster(); err != nil {
+		return err
+	}
+	store, opened, err := engine.Open(eo)
+	if err != nil {
+		return err
+	}
+	if err := s.openLog(wo, opened); err != nil {
+		return errors.Join(err, store.Abandon())
+	}
+	replayBegan := time.Now()
+	entries, err := replay(s, store, s.wal, opened.Applied)
+	took := time.Since(replayBegan)
+	if err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
+	s.noteReplay(base, s.wal.End()-opened.Applied, took)
+	if err := s.settleHistory(store, opened, eo.BootID); err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
+	if err := store.Attach(s.wal); err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
+	store.SetEffects(s)
+	routing := &engine.Routing{}
+	if s.bus != nil {
+		routing = routingOf(s.bus.View())
+	}
+	routing.Replica = s.startsAsReplica()
+	s.role.replica.Store(routing.Replica)
+	store.SetRouting(routing)
+	s.store = store
+	s.opened.Store(true)
+	keys := store.Keys()
+	s.log.Event(fmt.Sprintf("Data opened: %d keys, %d log entries executed again, %d ms", keys, entries, time.Since(began).Milliseconds()),
+		"applied", opened.Applied, "log", s.wal.End())
+	if keys == 0 {
+		s.warnOfStrangers()
+	}
+	return nil
+}
+
+// storeOptions are what the configuration says of store and log, in the folder base.
+func (s *Server) storeOptions(base string) (eo engine.Options, wo wal.Options) {
 	budget := s.cfg.V.MemoryBudget.Load()
-	debug.SetMemoryLimit(engine.GoMemoryLimit(budget))
-	eo := engine.Options{
+	eo = engine.Options{
 		FS:               s.fs,
 		Dir:              filepath.Join(base, "store"),
 		MemoryBudget:     max(budget, 16<<20),
@@ -33,12 +85,12 @@ func (s *Server) open() error {
 		Logf:             s.log.Event,
 		Fatal:            s.fail,
 	}
-	wo := wal.Options{
+	wo = wal.Options{
 		FS:        s.fs,
 		Dir:       filepath.Join(base, "log"),
 		Policy:    policyOf(s.cfg.V.AppendFsync.Load()),
 		KeepBytes: s.cfg.V.ReplBacklogSize.Load(),
-		PinLimit:  s.cfg.V.ReplPinLimit.Of(config.DiskSize(s.cfg.V.Dir.Load())),
+		PinLimit:  s.pinLimit(),
 		Logf:      s.log.Event,
 		OnFailure: s.fail,
 
@@ -47,37 +99,7 @@ func (s *Server) open() error {
 	if s.tune != nil {
 		s.tune(&eo, &wo)
 	}
-	store, opened, err := engine.Open(eo)
-	if err != nil {
-		return err
-	}
-	if err := s.openLog(wo, opened); err != nil {
-		return errors.Join(err, store.Abandon())
-	}
-	entries, err := replay(s, store, s.wal, opened.Applied)
-	if err != nil {
-		return errors.Join(err, store.Abandon(), s.wal.Close())
-	}
-	if err := s.settleHistory(store, opened, eo.BootID); err != nil {
-		return errors.Join(err, store.Abandon(), s.wal.Close())
-	}
-	if err := store.Attach(s.wal); err != nil {
-		return errors.Join(err, store.Abandon(), s.wal.Close())
-	}
-	store.SetEffects(s)
-	routing, err := s.openCluster(store)
-	if err != nil {
-		return errors.Join(err, store.Abandon(), s.wal.Close())
-	}
-	store.SetRouting(routing)
-	s.store = store
-	keys := store.Keys()
-	s.log.Event(fmt.Sprintf("Data opened: %d keys, %d log entries executed again, %d ms", keys, entries, time.Since(began).Milliseconds()),
-		"applied", opened.Applied, "log", s.wal.End())
-	if keys == 0 {
-		s.warnOfStrangers()
-	}
-	return nil
+	return eo, wo
 }
 
 func (s *Server) openLog(o wal.Options, opened *engine.Opened) error {
@@ -118,7 +140,8 @@ func (s *Server) openLog(o wal.Options, opened *engine.Opened) error {
 // replica that got further must not go on as if nothing had happened. Everything before is known by the old id.
 func (s *Server) settleHistory(store *engine.Store, opened *engine.Opened, boot string) error {
 	machineStopped := !opened.Fresh && !opened.Floor.Clean && opened.Floor.BootID != boot
-	if machineStopped && s.wal.Policy() != wal.Always {
+	// A replica's history is its primary's: it asks for what it lost.
+	if machineStopped && !s.startsAsReplica() && s.wal.Policy() != wal.Always {
 		h := follow(s.wal.History(), s.wal.End())
 		if err := s.wal.SetHistory(h); err != nil {
 			return fmt.Errorf("begin a new history: %w", err)
@@ -176,6 +199,12 @@ func (s *Server) followConfig() {
 	s.cfg.OnChange("appendfsync", func(string, string) error {
 		if s.wal != nil {
 			s.wal.SetPolicy(policyOf(v.AppendFsync.Load()))
+		}
+		return nil
+	})
+	s.cfg.OnChange("repl-pin-limit", func(string, string) error {
+		if s.wal != nil {
+			s.wal.SetPinLimit(s.pinLimit())
 		}
 		return nil
 	})

@@ -50,6 +50,14 @@ func (p *pauseState) paused() (writes, all bool) {
 	return on, on && p.all
 }
 
+// wake lets those look again who wait for writes to go on.
+func (p *pauseState) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.ended)
+	p.ended = make(chan struct{})
+}
+
 // wait holds a command back while it is paused. A killed connection and a node that ends are let through.
 func (p *pauseState) wait(c *client, write bool) {
 	for {

@@ -49,7 +49,7 @@ func newSession(s *Server) *session {
 	x.authed.Store(true)
 	x.queued.Store(-1)
 	x.framer = resp.NewFramer(resp.Limits{})
-	x.push.init()
+	x.push.init(&s.memory)
 	return x
 }
 

@@ -35,6 +35,7 @@ type pushQueue struct {
 	tail    []byte   // the last chunk, still growing
 	held    [][]byte
 	bytes   int64 // of all of it, with what the writer has in hand
+	weight  int64 // what of that counts as this client's
 	holding bool  // written by the connection's goroutine alone, which may read it without the lock
 	wanted  bool  // others may write
 	ending  bool  // nothing comes any more: the writer ends when the queue is empty
@@ -45,6 +46,8 @@ type pushQueue struct {
 
 	softSince time.Time // over the soft limit since then, zero when not
 	softTimer bool      // somebody will look again
+	memory    *clientMemory
+	weighs    atomic.Int64 // weight, as far as it is in memory
 	size      atomic.Int64
 	count     atomic.Int64
 }
@@ -57,7 +60,7 @@ const (
 	lingerTime   = 5 * time.Second
 )
 
-func (q *pushQueue) init() { q.changed.L = &q.mu }
+func (q *pushQueue) init(m *clientMemory) { q.changed.L, q.memory = &q.mu, m }
 
 // active says whether writes go through the queue.
 func (q *pushQueue) active() bool { return q.on.Load() }
@@ -106,15 +109,24 @@ func (q *pushQueue) unwanted() {
 	q.changed.Broadcast()
 }
 
-// message queues what somebody else has to say, without waiting. The bytes must not change any more. later says
-// that the caller can wake the writer later, and owes is true when it has to.
-func (q *pushQueue) message(c *client, m []byte, later bool) (owes bool) {
+// weightParts is among how many queues, at most, the bytes of a message that they share are divided. Its other receivers
+// may have read it long ago.
+const weightParts = 8
+
+// message queues what somebody else has to say to so many clients, without waiting. The bytes must not change any more.
+// later says that the caller can wake the writer later, and owes is true when it has to.
+func (q *pushQueue) message(c *client, m []byte, receivers int, later bool) (owes bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dead || q.ending || !q.on.Load() {
 		return false
 	}
 	q.bytes += int64(len(m))
+	if len(m) >= shareFrom {
+		q.weight += int64(len(m) / min(max(receivers, 1), weightParts))
+	} else {
+		q.weight += int64(len(m))
+	}
 	switch {
 	case q.holding:
 		q.held = append(q.held, m)
@@ -165,6 +177,7 @@ func (q *pushQueue) replies(c *client, b []byte) (taken, ok bool) {
 		return false, true
 	}
 	q.bytes += int64(len(b))
+	q.weight += int64(len(b))
 	if len(b) >= shareFrom {
 		b = slices.Clone(b) // the caller uses its buffer again
 	}
@@ -198,6 +211,9 @@ func (q *pushQueue) publishSize() {
 	n := len(q.chunks) + len(q.held)
 	if len(q.tail) > 0 {
 		n++
+	}
+	if more := q.weight - q.weighs.Swap(q.weight); more != 0 && q.memory.add(more) {
+		q.memory.relieveLater()
 	}
 	q.size.Store(q.bytes)
 	q.count.Store(int64(n))
@@ -251,7 +267,7 @@ func (q *pushQueue) overrun(c *client, which string, l config.OutputLimit) {
 // die gives up all that is queued.
 func (q *pushQueue) die() {
 	q.dead = true
-	q.chunks, q.tail, q.held, q.bytes = nil, nil, nil, 0
+	q.chunks, q.tail, q.held, q.bytes, q.weight = nil, nil, nil, 0, 0
 	q.softSince = time.Time{}
 	q.publishSize()
 	q.changed.Broadcast()
@@ -278,7 +294,7 @@ func (q *pushQueue) write(c *client, done chan struct{}) {
 		q.mu.Unlock()
 		n, err := batch.WriteTo(c.conn)
 		q.mu.Lock()
-		q.bytes = max(q.bytes-n, 0)
+		q.sent(n)
 		if err != nil {
 			q.die()
 			c.kill() // whoever reads from it should stop as well
@@ -290,6 +306,16 @@ func (q *pushQueue) write(c *client, done chan struct{}) {
 		q.publishSize()
 		q.changed.Broadcast()
 	}
+}
+
+// sent takes n bytes off.
+func (q *pushQueue) sent(n int64) {
+	if n >= q.bytes {
+		q.bytes, q.weight = 0, 0
+		return
+	}
+	q.weight -= int64(float64(q.weight) * float64(n) / float64(q.bytes))
+	q.bytes -= n
 }
 
 // idle says whether an empty queue may be left.
@@ -310,6 +336,10 @@ func (q *pushQueue) close(c *client) {
 	if done != nil {
 		<-done
 	}
+	q.mu.Lock()
+	q.bytes, q.weight = 0, 0
+	q.publishSize()
+	q.mu.Unlock()
 }
 
 // outputLimit is the limit of the client's class.

@@ -96,7 +96,7 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 	if err := x.store.Reserve(len(raw)); err != nil {
 		return err
 	}
-	defer x.ctx.CloseStaged() //nolint:errcheck // a batch that is given up
+	defer x.ctx.EndStaged() //nolint:errcheck // a batch that is given up
 	for holds := false; !holds; {
 		if err := x.stage(commands); err != nil {
 			return err

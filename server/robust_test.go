@@ -16,7 +16,7 @@ func wild(cmd *command.Command) bool {
 	return slices.Contains([]string{
 		"shutdown", "debug", "quit", "reset", "monitor", "wait", "waitaof", "client|reply", "client|pause", "client|kill",
 		"client|no-evict", "hello", "subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe",
-		"multi", "exec", "discard", "auth", "replconf", "client|tracking",
+		"multi", "exec", "discard", "auth", "replconf", "psync", "sync", "client|tracking",
 	}, cmd.FullName())
 }
 

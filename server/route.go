@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"strings"
 
+	"cairn/cluster"
 	"cairn/engine"
 	"cairn/internal/slot"
 	"cairn/server/command"
@@ -17,7 +19,7 @@ const (
 	textUnbound   = "CLUSTERDOWN Hash slot not served"
 )
 
-// redirectArgs is redirect before any lock is taken, for commands that are queued.
+// redirectArgs is redirect before any lock is taken, for commands that are queued or staged.
 func (s *Server) redirectArgs(c *client, r *engine.Routing, cmd *command.Command, args [][]byte) string {
 	if !r.Cluster || len(cmd.Keys) == 0 {
 		return ""
@@ -26,11 +28,17 @@ func (s *Server) redirectArgs(c *client, r *engine.Routing, cmd *command.Command
 	if !ok {
 		return ""
 	}
-	return s.redirect(c, r, cmd, args, command.SortSlots(slots))
+	slots = command.SortSlots(slots)
+	if len(slots) != 1 || !moving(r, slots[0]) {
+		return s.redirect(c, r, cmd, args, slots)
+	}
+	c.txn.Begin(slots, false, s.clock())
+	defer c.txn.End()
+	return s.redirect(c, c.txn.Routing(), cmd, args, slots)
 }
 
-// redirect says where the keys in slots are served, "" when it is here.
-func (s *Server) redirect(_ *client, r *engine.Routing, cmd *command.Command, args [][]byte, slots []uint16) string {
+// redirect says where the keys in slots are served, "" when it is here. A slot that is on its way must be locked in c.txn.
+func (s *Server) redirect(c *client, r *engine.Routing, cmd *command.Command, args [][]byte, slots []uint16) string {
 	if !r.Cluster || len(slots) == 0 || len(slots) == slot.Count {
 		return "" // a command on all slots is about this node
 	}
@@ -44,18 +52,42 @@ func (s *Server) redirect(_ *client, r *engine.Routing, cmd *command.Command, ar
 	if r.Slots[first]&engine.SlotUnserved != 0 {
 		return textUnbound
 	}
-	if r.Down {
-		if !s.cfg.V.ClusterReadsWhenDown.Load() {
-			return textDown
-		}
-		if cmd.Is(command.Write) {
-			return textDownReads
-		}
+	if text := s.refuseDown(r, cmd); text != "" {
+		return text
 	}
-	if r.Slots[first]&engine.SlotOwned != 0 {
+	if moving(r, first) && !ofChannels(cmd) {
+		var keys keyCount
+		if err := keys.add(c, cmd, args); err != nil {
+			return "IOERR " + err.Error()
+		}
+		return s.redirectMoving(c, r, cmd.Is(command.Asking), first, &keys)
+	}
+	if r.Slots[first]&engine.SlotOwned != 0 && (!r.Replica || s.readsHere(c, cmd)) {
 		return ""
 	}
-	return s.routes.elsewhere(r, first)
+	return s.elsewhere(r, first)
+}
+
+// refuseDown says what a cluster that is down answers to a command, "" when it is not down, or does not refuse it.
+func (s *Server) refuseDown(r *engine.Routing, cmd *command.Command) string {
+	switch v := &s.cfg.V; {
+	case !r.Down, ofChannels(cmd) && v.ClusterPubSubWhenDown.Load():
+		return ""
+	case ofChannels(cmd) || !v.ClusterReadsWhenDown.Load():
+		return textDown
+	case cmd.Is(command.Write):
+		return textDownReads
+	}
+	return ""
+}
+
+// ofChannels says whether what a command names are shard channels, not keys.
+func ofChannels(cmd *command.Command) bool { return cmd.Is(command.PubSub) }
+
+// readsHere says whether a replica serves a command itself: one about shard channels, or one that reads, for a client
+// that said READONLY.
+func (s *Server) readsHere(c *client, cmd *command.Command) bool {
+	return ofChannels(cmd) || c != nil && c.readAny && !cmd.Is(command.Write)
 }
 
 // firstSlot is the slot of the first key that args name.
@@ -65,12 +97,22 @@ func firstSlot(cmd *command.Command, args [][]byte) uint16 {
 	return slots[0]
 }
 
-// redirectExec asks the same for all keys of a transaction together.
+// redirectExec asks the same for all keys of a transaction together. A redirection is told as it is, so that clients can
+// follow it.
 func (s *Server) redirectExec(c *client, r *engine.Routing) string {
 	if !r.Cluster {
 		return ""
 	}
-	slot := -1
+	text := s.redirectQueued(c, r)
+	if strings.HasPrefix(text, "IOERR ") {
+		text = "EXECABORT Transaction discarded because of: " + text
+	}
+	return text
+}
+
+func (s *Server) redirectQueued(c *client, r *engine.Routing) string {
+	slot, onTheWay, asking := -1, false, true
+	var keys keyCount
 	for _, q := range c.multi.queue {
 		if len(q.cmd.Keys) == 0 {
 			continue
@@ -84,19 +126,33 @@ func (s *Server) redirectExec(c *client, r *engine.Routing) string {
 			return textCrossSlot
 		}
 		slot = int(c.slots[0])
-		if text := s.redirect(c, r, q.cmd, q.args, c.slots); text != "" {
-			return "EXECABORT Transaction discarded because of: " + text
+		if len(c.slots) > 1 || !moving(r, c.slots[0]) || ofChannels(q.cmd) {
+			if text := s.redirect(c, r, q.cmd, q.args, c.slots); text != "" {
+				return text
+			}
+			continue
+		}
+		if text := s.refuseDown(r, q.cmd); text != "" {
+			return text
+		}
+		onTheWay, asking = true, asking && q.cmd.Is(command.Asking)
+		if err := keys.add(c, q.cmd, q.args); err != nil {
+			return "IOERR " + err.Error()
 		}
 	}
-	return ""
+	if !onTheWay {
+		return ""
+	}
+	return s.redirectMoving(c, r, asking, uint16(slot), &keys)
 }
 
-// routes knows the other nodes' addresses. A node alone knows none.
-type routes struct{}
-
-func (*routes) elsewhere(r *engine.Routing, slot uint16) string {
-	if addr, ok := r.Extra.(map[uint16]string); ok && addr[slot] != "" {
-		return fmt.Sprintf("MOVED %d %s", slot, addr[slot])
+// elsewhere is where a slot of another node is served.
+func (s *Server) elsewhere(r *engine.Routing, sl uint16) string {
+	v := viewOf(r)
+	if v == nil || v.Owner[sl] == cluster.NoNode {
+		return textUnbound
 	}
-	return textUnbound
+	n := &v.Nodes[v.Owner[sl]]
+	address, _ := s.preferred(n)
+	return fmt.Sprintf("MOVED %d %s:%d", sl, address, n.Port)
 }

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cairn/cluster/bus"
 	"cairn/engine"
+	"cairn/internal/datadir"
+	"cairn/replication"
 	"cairn/server/command"
 	"cairn/server/config"
 	"cairn/server/pubsub"
@@ -21,6 +24,9 @@ type Server struct {
 	log      *Logger
 	store    *engine.Store
 	wal      *wal.Log
+	primary  *replication.Primary // the replicas attached; nil while loading
+	bus      *bus.Driver          // the cluster; nil without one
+	busRuns  bool                 // it was started
 	table    *command.Table
 	settings command.Settings
 
@@ -37,9 +43,13 @@ type Server struct {
 	hub       *pubsub.Hub
 	pause     pauseState
 	stats     serverStats
-	routes    routes
+	memory    clientMemory
+	role      roleState
+	drops     slotDrops
+	routes    routeChange
 	admin     adminState
 	files     fileShares
+	dataLock  *datadir.Lock // held from open to close; nil in tests without a folder
 
 	// accessClock is what the store was last told of the time, Unix seconds: what idle times count from.
 	accessClock atomic.Int64
@@ -47,6 +57,7 @@ type Server struct {
 	txns     sync.Pool // of *engine.Txn, for connections that have something to run
 	started  time.Time
 	loading  atomic.Bool
+	opened   atomic.Bool // store and log are there
 	draining atomic.Bool
 	stop     chan struct{} // closed when the node ends
 	ended    chan struct{} // closed when it has
@@ -66,6 +77,7 @@ func New(cfg *config.Config, log *Logger) *Server {
 	s.clients.init()
 	s.pause.init()
 	s.admin.init()
+	s.memory.init()
 	return s
 }
 
@@ -75,6 +87,7 @@ func (s *Server) Start() error {
 	s.loading.Store(true)
 	s.followConfig()
 	s.followAdmin()
+	s.setClientLimit()
 	if err := s.limitFiles(); err != nil {
 		return err
 	}
@@ -83,11 +96,19 @@ func (s *Server) Start() error {
 	}
 	if err := s.open(); err != nil {
 		s.closeListeners()
-		return err
+		return errors.Join(err, s.stopCluster(), s.releaseDataDir())
 	}
+	s.primary = s.newPrimary()
 	s.loading.Store(false)
+	s.startRole()
+	if err := s.startCluster(); err != nil {
+		return errors.Join(err, s.Stop())
+	}
 	s.startTask(s.expireLoop)
 	s.startTask(s.clockLoop)
+	s.startTask(s.runPrimary)
+	s.startTask(s.relieveLoop)
+	s.startTask(s.pinLoop)
 	s.log.Notice("Ready to accept connections tcp")
 	return nil
 }
@@ -118,13 +139,17 @@ func (s *Server) Ended() <-chan struct{} { return s.ended }
 // Stop ends the node in order: no more commands, everything applied and flushed. Safe to call twice.
 func (s *Server) Stop() (err error) {
 	s.stopOnce.Do(func() {
+		s.handOverSlots()
+		s.drainReplicas()
 		s.draining.Store(true)
 		s.closeListeners()
 		close(s.stop)
 		s.clients.closeAll()
+		err = s.stopCluster()
+		s.stopRole()
 		s.tasks.Wait()
 		s.clients.wait()
-		err = s.close()
+		err = errors.Join(err, s.close())
 		s.log.Notice("cairn is now ready to exit, bye bye...")
 		close(s.ended)
 	})
@@ -140,6 +165,7 @@ func (s *Server) close() error {
 	if s.wal != nil {
 		err = errors.Join(err, s.wal.Close())
 	}
+	err = errors.Join(err, s.releaseDataDir())
 	if err != nil {
 		return fmt.Errorf("close data: %w", err)
 	}

@@ -3,6 +3,9 @@ package server
 import (
 	"os"
 	"path/filepath"
+	"slices"
+
+	"cairn/internal/datadir"
 )
 
 // A stranger is a file or folder in which Redis keeps a data set.
@@ -25,9 +28,20 @@ func (s *Server) warnOfStrangers() {
 		if name == "" {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+		if !foreign(filepath.Join(dir, name)) {
 			continue
 		}
 		s.log.Warning(name + " in " + dir + " is not read: cairn cannot load " + f.format + " files yet; this node starts empty")
 	}
+}
+
+// foreign says that path is there and holds something. A folder that only holds our own data folder, or nothing, does not.
+func foreign(path string) bool {
+	entries, err := os.ReadDir(path)
+	if err != nil { // a file, or nothing
+		_, err = os.Stat(path)
+		return err == nil
+	}
+	own := filepath.Base(datadir.Of(path, ""))
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != own })
 }

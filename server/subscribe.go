@@ -17,7 +17,7 @@ func (c *client) Deliver(f *pubsub.Frame) {
 	m := f.Bytes(int(c.proto.Load()))
 	from, _ := f.From.(*client)
 	if from != c {
-		if c.push.message(c, m, from != nil) {
+		if c.push.message(c, m, f.Receivers(), from != nil) {
 			from.wakes = append(from.wakes, c)
 		}
 		return
@@ -158,10 +158,6 @@ func publisher(x *command.Ctx) pubsub.Subscriber {
 	return nil
 }
 
-// forwardMessage carries a message to the subscribers of other nodes: in a cluster over the bus, otherwise to
-// the replicas in the stream. A node that knows no other has nothing to do.
-func (s *Server) forwardMessage(shard bool, channel, message []byte) {}
-
 // publish sends a message of the node itself.
 func (s *Server) publish(channel, message []byte) int { return s.hub.Publish(channel, message, nil) }
 
@@ -175,7 +171,7 @@ func (s *Server) revokeShardChannels(slot uint16) {
 		}
 		w := resp.Writer{Proto: int(c.proto.Load())}
 		appendConfirmation(&w, "sunsubscribe", []byte(channel), int64(left))
-		c.push.message(c, w.Buf, false)
+		c.push.message(c, w.Buf, 1, false)
 	})
 }
 

@@ -26,6 +26,9 @@ type watched struct {
 	existed bool // it held a value when WATCH was given
 }
 
+// watchOverhead is about what a watched key costs beside its name, in the list and in the table.
+const watchOverhead = 200
+
 func (t *watchTable) init() {
 	for i := range t.shards {
 		t.shards[i].byKey = make(map[string]map[*client]bool)
@@ -86,6 +89,7 @@ func (s *Server) watch(c *client, txn *engine.Txn, name []byte) error {
 	}
 	w := watched{key: string(name), slot: at, existed: k.Exists()}
 	c.multi.watch = append(c.multi.watch, w)
+	c.multi.watchBytes += int64(len(name)) + watchOverhead
 	c.watching.Store(int32(len(c.multi.watch)))
 	if w.existed {
 		c.watchesExisting.Store(true)
@@ -131,7 +135,7 @@ func (s *Server) unwatch(c *client) {
 		sh.mu.Unlock()
 	}
 	s.watches.n.Add(int64(-len(c.multi.watch)))
-	c.multi.watch = nil
+	c.multi.watch, c.multi.watchBytes = nil, 0
 	c.watching.Store(0)
 	c.watchesExisting.Store(false)
 	c.dirtyCAS.Store(false)

@@ -112,9 +112,10 @@ func (l *Log) Reset(h History, offset int64) error {
 		}
 		l.segments = []*segment{seg}
 		l.applied = offset
-		l.endPins()
+		lost := l.endPins()
 		err = l.restart(seg, h)
 		l.mu.Unlock()
+		l.tellLost("the log begins anew", lost)
 		if err != nil {
 			return l.fail(err)
 		}

@@ -58,9 +58,10 @@ const (
 type Log struct {
 	o Options
 
-	policy atomic.Int32
-	keep   atomic.Int64
-	failed atomic.Pointer[FailedError]
+	policy   atomic.Int32
+	keep     atomic.Int64
+	pinLimit atomic.Int64
+	failed   atomic.Pointer[FailedError]
 
 	// Each of these is written under mu only, and may be read without it.
 	end     atomic.Int64 // behind the last byte appended

@@ -72,6 +72,7 @@ func newLog(o Options) *Log {
 	l := &Log{o: o, buf: newBuffer(o.chunkBytes()), writingTo: -1, syncingTo: -1, quit: make(chan struct{})}
 	l.policy.Store(int32(o.Policy))
 	l.keep.Store(o.KeepBytes)
+	l.pinLimit.Store(o.PinLimit)
 	l.kick.prepare = make(chan struct{}, 1)
 	l.kick.sync = make(chan struct{}, 1)
 	return l

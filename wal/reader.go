@@ -170,7 +170,8 @@ func (r *Reader) fill() error {
 // block returns the block at pos, verified. Until the offset looked for is reached the block at pos was
 // written whole, so that anything wrong with it is damage.
 func (r *Reader) block(limit int64) (raw []byte, b record.Block, err error) {
-	for again := false; ; again = true {
+	whole := false // as much was read as the longest block has
+	for want := firstRead(limit - r.off); ; want = readerBytes {
 		if len(r.buf) >= record.BlockLen {
 			if b, err = record.DecodeBlock(r.buf, r.seg.hdr.Seed); err != nil {
 				return nil, b, err
@@ -180,21 +181,29 @@ func (r *Reader) block(limit int64) (raw []byte, b record.Block, err error) {
 				return raw, b, b.CheckBody(raw, r.seg.hdr.Seed)
 			}
 		}
-		if again {
+		if whole {
 			return nil, b, errShort
 		}
-		if err := r.load(); err != nil {
+		whole = want == readerBytes
+		if err := r.load(want); err != nil {
 			return nil, b, err
 		}
 		r.upTo = limit
 	}
 }
 
-func (r *Reader) load() error {
+// firstRead is how much of the file is read for n bytes of the stream: a reader that follows the end must not copy
+// readerBytes for each small entry. Where it is too little, readerBytes are read.
+func firstRead(n int64) int {
+	const least = 4 << 10
+	return int(min(readerBytes, least+2*n))
+}
+
+func (r *Reader) load(want int) error {
 	if r.room == nil {
 		r.room = make([]byte, readerBytes)
 	}
-	n, err := r.f.ReadAt(r.room, r.pos)
+	n, err := r.f.ReadAt(r.room[:want], r.pos)
 	if n == 0 && err != nil {
 		return fmt.Errorf("read: %w", err)
 	}

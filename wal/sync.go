@@ -101,8 +101,12 @@ func (l *Log) syncDir() error {
 }
 
 // Tick is the work of each second: it hands over what nobody waits for, syncs with EverySec, and when
-// nothing was written since the last sync, leaves a mark that declares it. Errors are sticky.
+// nothing was written since the last sync, leaves a mark that declares it. It ends pins that hold too much. Errors are
+// sticky.
 func (l *Log) Tick() {
+	if l.checkPins() != nil {
+		return
+	}
 	if l.waitWritten(l.End()) != nil {
 		return
 	}

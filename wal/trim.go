@@ -5,71 +5,9 @@ import (
 	"slices"
 )
 
-// Pin keeps the log from an offset on, for a running sync, migration or backup.
-type Pin struct {
-	l      *Log
-	offset int64 // guarded by Log.mu
-	lost   chan struct{}
-	gone   bool
-}
-
-// Pin keeps the log from offset on until the pin is released, moved, or lost.
-func (l *Log) Pin(offset int64) (*Pin, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if first := l.segments[0].hdr.Start; offset < first {
-		return nil, &TrimmedError{Want: offset, First: first}
-	}
-	if offset > l.end.Load() {
-		return nil, ErrAhead
-	}
-	p := &Pin{l: l, offset: offset, lost: make(chan struct{})}
-	l.pins = append(l.pins, p)
-	return p, nil
-}
-
-// Move moves the pin forward to offset.
-func (p *Pin) Move(offset int64) {
-	p.l.mu.Lock()
-	p.offset = max(p.offset, offset)
-	p.l.mu.Unlock()
-}
-
-// Lost is closed when the log gave the pin up because pins held too much.
-func (p *Pin) Lost() <-chan struct{} { return p.lost }
-
-// Release ends the pin. It may be called twice.
-func (p *Pin) Release() {
-	p.l.mu.Lock()
-	defer p.l.mu.Unlock()
-	p.drop()
-}
-
-func (p *Pin) drop() {
-	if !p.gone {
-		p.gone = true
-		p.l.pins = slices.DeleteFunc(p.l.pins, func(q *Pin) bool { return q == p })
-	}
-}
-
-// endPins ends all pins as lost. Log.mu is held.
-func (l *Log) endPins() {
-	for _, p := range slices.Clone(l.pins) {
-		p.drop()
-		close(p.lost)
-	}
-}
-
-// EndPins ends all pins as lost: the disk is too full to keep the log for others.
-func (l *Log) EndPins() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endPins()
-}
-
 // Trim removes the segments that nobody needs: wholly below durableApplied, the offset from which the
 // store would replay after a crash now, below what is kept for replicas, and below every pin. Pins that
-// hold more than Options.PinLimit are ended first, lowest offset first. Files of abandoned chains go
+// hold more than the limit are ended first, lowest offset first. Files of abandoned chains go
 // too: after Reset, call it only when the store names the new history durably.
 func (l *Log) Trim(durableApplied int64) error {
 	if err := l.Failed(); err != nil {
@@ -77,17 +15,37 @@ func (l *Log) Trim(durableApplied int64) error {
 	}
 	l.mu.Lock()
 	l.applied = max(l.applied, min(durableApplied, l.end.Load()))
-	limit := min(durableApplied, l.end.Load()-l.keep.Load(), l.synced.Load())
-	limit = min(limit, l.pinned())
-	n := 0
+	lost := l.overLimit()
+	l.mu.Unlock()
+	l.tellOverLimit(lost)
+	return l.trim(true)
+}
+
+// unpinned is the offset below which nobody but pins needs the log. Log.mu is held.
+func (l *Log) unpinned() int64 { return min(l.applied, l.end.Load()-l.keep.Load(), l.synced.Load()) }
+
+// removable counts the segments wholly below limit. Log.mu is held.
+func (l *Log) removable(limit int64) (n int) {
 	// The first segment kept must survive a crash, or nothing is left to find the chain by.
 	for n+1 < len(l.segments) && l.segments[n+1].hdr.Start <= limit && l.segments[n+1].durable {
 		n++
 	}
+	return n
+}
+
+// trim removes what nobody needs by what Trim was told last. abandoned says that files of abandoned chains go too.
+func (l *Log) trim(abandoned bool) error {
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	n := l.removable(min(l.unpinned(), l.pinned()))
 	gone := l.segments[:n:n]
 	l.segments = slices.Clone(l.segments[n:])
-	foreign := l.foreign
-	l.foreign = nil
+	var foreign []string
+	if abandoned {
+		foreign, l.foreign = l.foreign, nil
+	}
 	recycle := -1
 	if n > 0 && l.spare == nil && !l.preparing && !l.closed && gone[n-1].size == l.o.SegmentBytes {
 		recycle, l.preparing = n-1, true
@@ -111,20 +69,6 @@ func (l *Log) Trim(durableApplied int64) error {
 		}
 	}
 	return nil
-}
-
-// pinned ends the pins that hold too much and returns the lowest offset the others hold. Log.mu is held.
-func (l *Log) pinned() int64 {
-	low := int64(noLimit)
-	for _, p := range slices.Clone(l.pins) {
-		if l.end.Load()-p.offset > l.o.PinLimit {
-			p.drop()
-			close(p.lost)
-			continue
-		}
-		low = min(low, p.offset)
-	}
-	return low
 }
 
 // recycle makes the file of a trimmed segment the next one. Its old blocks need not go: their checksums

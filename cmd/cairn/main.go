@@ -1,6 +1,7 @@
 // Command cairn runs a node and the tools around it.
 //
 //	cairn server [FILE] [--directive value ...]   one node; FILE is redis.conf syntax, or .toml, .yaml, .json
+//	cairn up, cairn down                          a whole cluster on this machine, for trying things out
 //	cairn version, cairn --version                what this is
 //
 // Called by the name redis-server, the program is "cairn server": scripts and test suites that start Redis
@@ -38,18 +39,19 @@ func run(args []string) int {
 		Long: "cairn keeps its keys on disk and speaks to every Redis client.\n\n" +
 			"  cairn server                            a node on port 6379, data in the present folder\n" +
 			"  cairn server /etc/redis/redis.conf      one that takes the settings you have\n" +
-			"  cairn server --port 7000 --dir /data    directives by name, as redis-server takes them",
+			"  cairn server --port 7000 --dir /data    directives by name, as redis-server takes them\n" +
+			"  cairn up                                a cluster of six nodes on this machine; cairn down stops it",
 		Version:           versionText(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(serverCommand(&status), versionCommand())
+	root.AddCommand(serverCommand(&status), upCommand(args[0]), downCommand(args[0]), versionCommand())
 	root.SetArgs(args[1:])
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "cairn: %v\n", err)
-		if meantServer(args[1:]) {
+		if _, _, unknown := root.Find(args[1:]); unknown != nil && meantServer(args[1:]) {
 			more := ""
 			if len(args) > 2 {
 				more = " ..." // which may hold a password

@@ -3,10 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"runtime/debug"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -22,34 +19,28 @@ const exitDisk = 74
 // sameSignal is how long after the wish to stop a signal says nothing new: timeout(1) signals the process and its group.
 const sameSignal = time.Second
 
-func versionText() string {
-	v := "devel"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				v = s.Value[:12]
-			}
-		}
-	}
-	return "cairn " + server.Version + " (" + v + "), speaks Redis 7.2.4"
-}
-
 // runServer runs a node until a signal, SHUTDOWN or a failure ends it.
 func runServer(args []string) int {
 	if len(args) == 1 && (args[0] == "--version" || args[0] == "-v") {
-		fmt.Println("Redis server v=7.2.4 " + versionText())
+		fmt.Println(redisVersionText())
 		return 0
 	}
-	cfg, notes, err := config.Load(args, os.Environ(), os.Stdin)
+	from := findStarter()
+	stdin := &kept{from: os.Stdin}
+	cfg, notes, err := config.Load(args, os.Environ(), stdin)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "cairn: configuration:\n%v\n", err)
+		from.complain("configuration:\n%v", err)
 		return 1
 	}
-	if child, status := daemonize(cfg); child {
-		return status
+	if err := tryLogFile(cfg); err != nil {
+		from.complain("logfile: %v", err)
+		return 1
+	}
+	if wantsDaemon(cfg, from) {
+		return startDaemon(stdin.text)
 	}
 	if err := os.Chdir(cfg.V.Dir.Load()); err != nil {
-		fmt.Fprintf(os.Stderr, "cairn: dir: %v\n", err)
+		from.complain("dir: %v", err)
 		return 1
 	}
 	log := server.NewLogger(cfg.Path(cfg.V.LogFile.Load()), os.Stdout, cfg.V.LogLevel.Load())
@@ -61,10 +52,10 @@ func runServer(args []string) int {
 	for _, n := range notes {
 		log.Notice(n.String())
 	}
-	return serve(cfg, log)
+	return serve(cfg, log, from)
 }
 
-func serve(cfg *config.Config, log *server.Logger) int {
+func serve(cfg *config.Config, log *server.Logger, from starter) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
@@ -73,11 +64,12 @@ func serve(cfg *config.Config, log *server.Logger) int {
 		if cfg.V.LogFile.Load() != "" { // otherwise who reads the log reads standard error, too
 			log.Warning("start failed", "err", err)
 		}
-		fmt.Fprintf(os.Stderr, "cairn: %v\n", err)
+		from.complain("%v", err)
 		return 1
 	}
 	removePid := writePid(cfg, log)
 	defer removePid()
+	from.serves()
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // nobody listens outside systemd
 	stopWatchdog := watchdog(s)
 	defer stopWatchdog()
@@ -120,23 +112,6 @@ func signalName(sig os.Signal) string {
 	return "SIGTERM"
 }
 
-// writePid writes the pid file when there is to be one; what it returns removes it.
-func writePid(cfg *config.Config, log *server.Logger) func() {
-	path := cfg.V.PidFile.Load()
-	if path == "" && cfg.V.Daemonize.Load() {
-		path = "/var/run/redis.pid"
-	}
-	if path == "" {
-		return func() {}
-	}
-	path = cfg.Path(path)
-	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-		log.Warning("pid file not written", "err", err)
-		return func() {}
-	}
-	return func() { _ = os.Remove(path) }
-}
-
 // watchdog tells systemd at half of the time it asks for that the node still answers.
 func watchdog(s *server.Server) (stop func()) {
 	every, err := daemon.SdWatchdogEnabled(false)
@@ -159,29 +134,4 @@ func watchdog(s *server.Server) (stop func()) {
 		}
 	}()
 	return func() { close(end) }
-}
-
-// childMark is in the environment of the process that runs on in the background.
-const childMark = "DAEMON_CHILD_OF_CAIRN"
-
-// daemonize starts the program once more in a session of its own, when the configuration wants a daemon and
-// nobody supervises it. Go cannot fork.
-func daemonize(cfg *config.Config) (parent bool, status int) {
-	if !cfg.V.Daemonize.Load() || cfg.V.Supervised.Load() != config.SupervisedNo || os.Getenv(childMark) != "" {
-		return false, 0
-	}
-	self, err := os.Executable()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "cairn: daemonize: %v\n", err)
-		return true, 1
-	}
-	cmd := exec.Command(self)
-	cmd.Args = os.Args
-	cmd.Env = append(os.Environ(), childMark+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(os.Stderr, "cairn: daemonize: %v\n", err)
-		return true, 1
-	}
-	return true, 0
 }

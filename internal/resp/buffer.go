@@ -49,6 +49,14 @@ func (f *Framer) Space(want int) []byte {
 	return f.buf[f.end:]
 }
 
+// Room is about how large Space(want) would make the buffer, for who has to ask first.
+func (f *Framer) Room(want int) int {
+	if f.start == f.end && len(f.buf) > keepBuffer {
+		return initialBuffer
+	}
+	return f.wantSize(max(want, 1))
+}
+
 // Advance says that n bytes were read into what Space returned. More than there
 // was room for is a mistake of the caller and panics.
 func (f *Framer) Advance(n int) {
@@ -79,6 +87,22 @@ func (f *Framer) Release() bool {
 	f.quiet, f.high, f.full = 0, 0, false
 	return true
 }
+
+// Trim is Release for a connection of which a part of a command may be pending: it leaves the buffer no room but for
+// that. The next Space moves it once more, so it is for a connection that has been silent for a while.
+func (f *Framer) Trim() {
+	if f.Release() {
+		return
+	}
+	f.recycleArgs()
+	if pending := f.end - f.start; len(f.buf)-pending >= lowRoom {
+		f.move(pending)
+		f.full, f.quiet, f.high = false, 0, 0
+	}
+}
+
+// Pending is Buffered in two parts: bytes of arguments that are whole, and bytes that are no argument yet.
+func (f *Framer) Pending() (parsed, raw int) { return f.pos - f.start, f.end - f.pos }
 
 // missing is how many bytes of the argument at pos have not arrived, its CR LF
 // included, or 0 when its length is not known yet.

@@ -495,3 +495,26 @@ func TestRandomStream(t *testing.T) {
 		}
 	}
 }
+
+// Trim leaves what is pending as it is, wherever the command was cut, and no room beside it.
+func TestTrim(t *testing.T) {
+	command := AppendCommand(nil, []byte("SET"), []byte("key"), bytes.Repeat([]byte("v"), 3000))
+	for cut := range len(command) {
+		f := NewFramer(Limits{})
+		f.Advance(copy(f.Space(len(command)), command[:cut]))
+		if _, _, ok, err := f.Next(); ok || err != nil {
+			t.Fatalf("cut at %d: complete %v, %v", cut, ok, err)
+		}
+		f.Trim()
+		if n := f.Buffered(); n != cut || len(f.buf) > cut+lowRoom && cut > 0 || cut == 0 && f.buf != nil {
+			t.Fatalf("cut at %d: %d bytes pending in a buffer of %d", cut, n, len(f.buf))
+		}
+		if parsed, raw := f.Pending(); parsed+raw != cut {
+			t.Fatalf("cut at %d: %d and %d bytes pending", cut, parsed, raw)
+		}
+		f.Advance(copy(f.Space(len(command)-cut), command[cut:]))
+		if _, raw, ok, err := f.Next(); !ok || err != nil || !bytes.Equal(raw, command) {
+			t.Fatalf("cut at %d: %q, %v, %v", cut, raw, ok, err)
+		}
+	}
+}

@@ -26,12 +26,15 @@ type AdminHost interface {
 	MemoryMallocStats(*Ctx) error
 	MemoryPurge(*Ctx) error
 	MemoryStats(*Ctx) error
+	PSync(*Ctx) error
+	ReplConf(*Ctx) error
 	ReplicaOf(*Ctx) error
 	RewriteLog(*Ctx) error
 	Monitor(*Ctx) error
 	Role(*Ctx) error
 	Save(*Ctx) error
 	Shutdown(*Ctx) error
+	Sync(*Ctx) error
 	SlowlogGet(*Ctx) error
 	SlowlogLen(*Ctx) error
 	SlowlogReset(*Ctx) error
@@ -102,15 +105,15 @@ func replicationCommands() []Command {
 		},
 		{
 			Name: "replconf", Arity: -1, Flags: Admin | NoScript | Loading | Stale | AllowBusy, Group: "server", Since: "3.0.0",
-			Summary: "Serves replicas: tells about the link.", Run: notSupported("REPLCONF"),
+			Summary: "Serves replicas: tells about the link.", Run: host(AdminHost.ReplConf),
 		},
 		{
 			Name: "psync", Arity: -3, Flags: NoAsyncLoading | Admin | NoMulti | NoScript, Group: "server", Since: "2.8.0",
-			Summary: "Serves replicas: begins the stream.", Run: notSupported("PSYNC"),
+			Summary: "Serves replicas: begins the stream.", Run: host(AdminHost.PSync),
 		},
 		{
 			Name: "sync", Arity: 1, Flags: NoAsyncLoading | Admin | NoMulti | NoScript, Group: "server", Since: "1.0.0",
-			Summary: "Serves replicas: begins the stream with a full copy.", Run: notSupported("SYNC"),
+			Summary: "Serves replicas: begins the stream with a full copy.", Run: host(AdminHost.Sync),
 		},
 		{
 			Name: "failover", Arity: -1, Flags: Admin | NoScript | Stale, Group: "server", Since: "6.2.0",

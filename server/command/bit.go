@@ -32,7 +32,7 @@ func bitCommands() []Command {
 		{Name: "getbit", Arity: 3, Flags: ReadOnly | Fast, Keys: keyRO, Since: "2.2.0", Summary: "One bit of a string.", Run: getbit},
 		{Name: "bitcount", Arity: -2, Flags: ReadOnly, Keys: keyRO, Since: "2.6.0", Summary: "How many bits of a string are set.", Run: bitcount},
 		{Name: "bitpos", Arity: -3, Flags: ReadOnly, Keys: keyRO, Since: "2.8.7", Summary: "Where a string has its first set or clear bit.", Run: bitpos},
-		{Name: "bitop", Arity: -4, Flags: Write | DenyOOM, Keys: keysBitOp, Since: "2.6.0", Summary: "Combines strings bit by bit and stores the result.", Run: bitop},
+		{Name: "bitop", Arity: -4, Flags: Write | DenyOOM, Keys: keysBitOp, Since: "2.6.0", Summary: "Combines strings bit by bit and stores the result.", Run: bitop, Stage: stageBitop, StageKeys: true},
 		{Name: "bitfield", Arity: -2, Flags: Write | DenyOOM, Keys: keyBitField, Since: "3.2.0", Summary: "Reads and writes integers of any width in a string.", Run: bitfield},
 		{Name: "bitfield_ro", Arity: -2, Flags: ReadOnly | Fast, Keys: keyRO, Since: "6.0.0", Summary: "Reads integers of any width in a string.", Run: bitfieldRO},
 	}

@@ -2,13 +2,15 @@ package command
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"cairn/engine"
 	"cairn/engine/layout"
 )
 
-// BITOP reads its sources and writes its result in step, a chunk at a time. The sources are opened first, as they
-// are before, because the result may replace one of them.
+// BITOP reads its sources and writes its result in step, a window at a time, whatever their length. A result of
+// engine.StageFrom bytes or more is staged, see stage_made.go. The result takes its place last, because it may replace
+// one of the sources.
 
 type bitOperation uint8
 
@@ -64,7 +66,7 @@ func bitop(c *Ctx) error {
 		c.W.Int(0)
 		return nil
 	}
-	if err := combineStrings(c, op, dst, keys, size); err != nil {
+	if err := storeCombined(c, op, dst, keys, size); err != nil {
 		return err
 	}
 	c.Event('$', "set", dst.Name)
@@ -72,45 +74,147 @@ func bitop(c *Ctx) error {
 	return nil
 }
 
-// combineStrings stores at dst the size bytes that op makes of the strings at keys.
-func combineStrings(c *Ctx, op bitOperation, dst *engine.Key, keys []*engine.Key, size int64) (err error) {
-	readers := make([]stringReader, 0, len(keys))
-	defer func() {
-		for i := range readers {
-			if closed := readers[i].close(); err == nil {
-				err = closed
+// stageBitop makes a long result before the lock.
+func stageBitop(c *Ctx) error {
+	op, err := parseBitOp(c)
+	if err != nil || len(c.Args)-3 > bitReaders || !c.mayStage() {
+		return nil //nolint:nilerr // the handler answers it
+	}
+	size := int64(0)
+	from, err := c.openOrigins(c.Args[3:], func(keys []*engine.Key) bool {
+		for _, k := range keys {
+			if k.Exists() && k.Rec.Type != layout.String {
+				return false
 			}
+			size = max(size, stringLen(k))
 		}
-	}()
-	for _, k := range keys {
-		r, err := openString(c.Txn, k, 0)
+		return size >= engine.StageFrom
+	})
+	if from == nil || err != nil {
+		return err
+	}
+	sources := bitSources{len(from), func(i int, _ int64) (stringReader, error) { return from[i].reader(), nil }}
+	return c.stageMade(c.Args[2], true, from, func(s *staged, put rowPut) error {
+		return sources.make(op, size, s, put)
+	})
+}
+
+// storeCombined stores at dst the size bytes that op makes of the strings at keys.
+func storeCombined(c *Ctx, op bitOperation, dst *engine.Key, keys []*engine.Key, size int64) error {
+	noteNew(c, dst)
+	sources := bitSources{len(keys), func(i int, at int64) (stringReader, error) {
+		if at >= stringLen(keys[i]) {
+			return stringReader{}, nil
+		}
+		return openString(c.Txn, keys[i], at)
+	}}
+	if size >= engine.StageFrom {
+		made, err := c.made(dst, true, func(s *staged, put rowPut) error { return sources.make(op, size, s, put) })
 		if err != nil {
 			return err
 		}
-		readers = append(readers, r)
+		dst.Rec = made.rec
+		c.Txn.Put(dst)
+		return nil
 	}
-	noteNew(c, dst)
-	out := buildString(c.Txn, dst, size, EncRaw, 0)
-	page := make([]byte, min(size, layout.ChunkBytes))
-	for n := int64(0); n*layout.ChunkBytes < size; n++ {
-		page = page[:min(size-n*layout.ChunkBytes, layout.ChunkBytes)]
-		for i := range readers {
-			b, err := readers[i].chunk(n)
-			if err != nil {
-				return err
+	result := make([]byte, 0, size)
+	err := sources.combine(op, size, func(page []byte) error {
+		result = append(result, page...)
+		return nil
+	})
+	if err == nil {
+		setString(c.Txn, dst, result, EncRaw, 0)
+	}
+	return err
+}
+
+// bitSources are the strings that BITOP reads. open gives the i-th, to be read from byte at on.
+type bitSources struct {
+	count int
+	open  func(i int, at int64) (stringReader, error)
+}
+
+const (
+	// bitReaders is how many strings are open at once. Where there are more, each window opens all of them anew, some
+	// at a time.
+	bitReaders = 64
+	// bitWindow is how many bytes of the result come into being at once.
+	bitWindow = 64 * layout.ChunkBytes
+)
+
+// make makes the rows of a result of size bytes.
+func (b bitSources) make(op bitOperation, size int64, s *staged, put rowPut) error {
+	w := chunkWriter{put: put}
+	err := b.combine(op, size, w.add)
+	s.rec = w.record(0, size)
+	return err
+}
+
+// combine gives the size bytes of the result to add, a chunk at a time.
+func (b bitSources) combine(op bitOperation, size int64, add func(page []byte) error) (err error) {
+	readers := make([]stringReader, 0, min(b.count, bitReaders))
+	defer func() {
+		if closed := closeReaders(readers); err == nil {
+			err = closed
+		}
+	}()
+	window := make([]byte, min(size, bitWindow))
+	for at := int64(0); at < size; at += int64(len(window)) {
+		window = window[:min(size-at, int64(len(window)))]
+		for first := 0; first < b.count; first += bitReaders {
+			if at == 0 || b.count > bitReaders {
+				err := closeReaders(readers)
+				for i := first; i < min(first+bitReaders, b.count) && err == nil; i++ {
+					var r stringReader
+					if r, err = b.open(i, at); err == nil {
+						readers = append(readers[:i-first], r)
+					}
+				}
+				if err != nil {
+					return err
+				}
 			}
-			if i == 0 {
-				clear(page[copy(page, b):])
-			} else {
-				combine(op, page, b)
+			for i := range readers {
+				if err := readers[i].fold(op, window, at, first+i == 0); err != nil {
+					return err
+				}
 			}
 		}
 		if op == bitNot {
-			invert(page)
+			invert(window)
 		}
-		out.add(page)
+		for page := window; len(page) > 0; page = page[min(len(page), layout.ChunkBytes):] {
+			if err := add(page[:min(len(page), layout.ChunkBytes)]); err != nil {
+				return err
+			}
+		}
 	}
-	out.finish()
+	return nil
+}
+
+func closeReaders(readers []stringReader) error {
+	var err error
+	for i := range readers {
+		err = errors.Join(err, readers[i].close())
+	}
+	return err
+}
+
+// fold combines window, which begins at byte at, with what the string has there; the first string just fills it.
+func (r *stringReader) fold(op bitOperation, window []byte, at int64, first bool) error {
+	for n := at / layout.ChunkBytes; len(window) > 0; n++ {
+		page := window[:min(len(window), layout.ChunkBytes)]
+		window = window[len(page):]
+		b, err := r.chunk(n)
+		if err != nil {
+			return err
+		}
+		if first {
+			clear(page[copy(page, b):])
+		} else {
+			combine(op, page, b)
+		}
+	}
 	return nil
 }
 

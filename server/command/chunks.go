@@ -277,6 +277,32 @@ func putChunks(t *engine.Txn, k *engine.Key, n int64, b []byte) {
 	}
 }
 
+// chunkWriter makes the rows of a long string from front to back.
+type chunkWriter struct {
+	put   rowPut
+	n     int64 // the next chunk
+	bytes uint64
+}
+
+// add appends the next ChunkBytes bytes, or as many of them as are before zeroes.
+func (w *chunkWriter) add(page []byte) error {
+	element := chunkElement(w.n)
+	w.n++
+	stored := trimZeroes(page)
+	if len(stored) == 0 {
+		return nil
+	}
+	w.bytes += uint64(len(stored))
+	return w.put(element[:], stored)
+}
+
+// record is that of a string of length bytes whose rows were written.
+func (w *chunkWriter) record(gen uint64, length int64) layout.Record {
+	return layout.Record{
+		Type: layout.String, Enc: EncRaw, Form: layout.Rows, Gen: gen, Count: uint64(length), Bytes: w.bytes,
+	}
+}
+
 // stringBuilder makes a new string of a known length from front to back.
 type stringBuilder struct {
 	t      *engine.Txn

@@ -134,6 +134,7 @@ func restoreValue(c *Ctx, k *engine.Key, body []byte) (err error) {
 // string tells its length first; the rows of other values are staged from a payload of stageRowsFrom bytes on.
 const (
 	stageLookFrom = 8 << 10
+	stageLookArgs = 64 // so many may be worth a look though they are short
 	stageRowsFrom = 32 << 10
 )
 

@@ -32,15 +32,15 @@ func hashCommands() []Command {
 	return []Command{
 		{
 			Name: "hset", Arity: -4, Flags: Write | DenyOOM | Fast, Keys: keyRWU, Group: "hash", Since: "2.0.0",
-			Summary: "Sets fields of a hash, which it creates if there is none.", Run: hset,
+			Summary: "Sets fields of a hash, which it creates if there is none.", Run: hset, Stage: stageFields,
 		},
 		{
 			Name: "hsetnx", Arity: 4, Flags: Write | DenyOOM | Fast, Keys: keyRWI, Group: "hash", Since: "2.0.0",
-			Summary: "Sets a field of a hash unless it is there already.", Run: hsetnx,
+			Summary: "Sets a field of a hash unless it is there already.", Run: hsetnx, Stage: stageFields,
 		},
 		{
 			Name: "hmset", Arity: -4, Flags: Write | DenyOOM | Fast, Keys: keyRWU, Group: "hash", Since: "2.0.0",
-			Summary: "HSET with another reply, from before HSET took many fields.", Run: hmset,
+			Summary: "HSET with another reply, from before HSET took many fields.", Run: hmset, Stage: stageFields,
 		},
 		{
 			Name: "hget", Arity: 3, Flags: ReadOnly | Fast, Keys: keyRO, Group: "hash", Since: "2.0.0",
@@ -123,6 +123,13 @@ func setFields(c *Ctx) (created int64, err error) {
 		return 0, err
 	}
 	pairs := c.Args[2:]
+	if c.fieldsAnew(&k.Rec, pairs) {
+		if created, err = c.setAnew(k, pairs); err != nil {
+			return 0, err
+		}
+		c.Event('h', "hset", k.Name)
+		return created, nil
+	}
 	e, err := editHash(c, k, pairs...)
 	if err != nil {
 		return 0, err
@@ -149,7 +156,12 @@ func hsetnx(c *Ctx) error {
 		return err
 	}
 	if !ok {
-		if err := setField(c, k, c.Args[2], c.Args[3]); err != nil {
+		if c.fieldsAnew(&k.Rec, c.Args[2:]) {
+			_, err = c.setAnew(k, c.Args[2:])
+		} else {
+			err = setField(c, k, c.Args[2], c.Args[3])
+		}
+		if err != nil {
 			return err
 		}
 		c.Event('h', "hset", k.Name)

@@ -12,7 +12,7 @@ import (
 //
 // Limits. DEL, UNLINK and RENAME within a slot cost the same at any size: rows are unlinked or stay where they
 // are. COPY, and RENAME from one slot to another, copy a large value row by row before they take a lock; when the
-// source keeps changing meanwhile, under the lock, and then the copies are in memory until the commit.
+// source keeps changing meanwhile, under the lock.
 //
 // Deliberate differences. There is one database: COPY ... DB takes 0 only. UNLINK is DEL. FLUSHALL is as quick
 // with SYNC as with ASYNC.
@@ -72,15 +72,15 @@ func keyspaceCommands() []Command {
 		},
 		{
 			Name: "rename", Arity: 3, Flags: Write | Keyspace, Keys: keysRename, Group: "generic", Since: "1.0.0",
-			Summary: "Gives a key another name, over whatever had it.", Run: func(c *Ctx) error { return rename(c, false) }, Stage: stageMoved,
+			Summary: "Gives a key another name, over whatever had it.", Run: func(c *Ctx) error { return rename(c, false) }, Stage: stageMoved, StageKeys: true,
 		},
 		{
 			Name: "renamenx", Arity: 3, Flags: Write | Fast | Keyspace, Keys: keysNewNX, Group: "generic", Since: "1.0.0",
-			Summary: "Gives a key another name that is free.", Run: func(c *Ctx) error { return rename(c, true) }, Stage: stageMoved,
+			Summary: "Gives a key another name that is free.", Run: func(c *Ctx) error { return rename(c, true) }, Stage: stageMoved, StageKeys: true,
 		},
 		{
 			Name: "copy", Arity: -3, Flags: Write | DenyOOM | Keyspace, Keys: keysCopy, Group: "generic", Since: "6.2.0",
-			Summary: "Copies a key's value and deadline to another key.", Run: copyKey, Stage: stageCopy,
+			Summary: "Copies a key's value and deadline to another key.", Run: copyKey, Stage: stageCopy, StageKeys: true,
 		},
 		{
 			Name: "randomkey", Arity: 1, Flags: ReadOnly | NoKeysTxn | Keyspace, Group: "generic", Since: "1.0.0",
@@ -274,35 +274,42 @@ func copyKey(c *Ctx) error {
 // copyValue gives dst the value and the deadline of src. The rows of a large value are copied under a
 // generation of their own, which no family needs to know about.
 func copyValue(c *Ctx, src, dst *engine.Key) error {
-	if src.Rec.Form == layout.Rows && c.adoptCopy(src, dst) {
-		dst.Rec.Deadline = src.Rec.Deadline
-		c.Txn.Put(dst)
-		return nil
-	}
 	rec := src.Rec
-	switch rec.Form {
-	case layout.ValueRow:
+	switch {
+	case copyIsStaged(&rec):
+		made, err := c.made(dst, rec.Chunks(), func(s *staged, put rowPut) error {
+			v, err := c.Txn.View(src)
+			if err != nil {
+				return err
+			}
+			s.rec = v.Rec
+			return copyRows(src.Name, v, put)
+		})
+		if err != nil {
+			return err
+		}
+		rec.Gen = made.rec.Gen
+	case rec.Form == layout.ValueRow:
 		v, err := c.Txn.Value(src)
 		if err != nil {
 			return err
 		}
 		c.Txn.SetValue(dst, v)
-	case layout.Rows:
+	case rec.Form == layout.Rows:
+		v, err := c.Txn.View(src)
+		if err != nil {
+			return err
+		}
+		to := engine.Key{Name: dst.Name, Slot: dst.Slot, Hash: dst.Hash, Rec: rec}
 		rec.Gen = c.Txn.NewGeneration()
+		to.Rec.Gen = rec.Gen
+		if err := copyRows(src.Name, v, c.putInTxn(&to)); err != nil {
+			return err
+		}
 	}
 	dst.Rec = rec
 	c.Txn.Put(dst)
-	if rec.Form != layout.Rows {
-		return nil
-	}
-	v, err := c.Txn.View(src)
-	if err != nil {
-		return err
-	}
-	for ; v.Valid(); v.Next() {
-		c.Txn.PutElement(dst, v.Key(), v.Value())
-	}
-	return v.Close()
+	return nil
 }
 
 // flush is FLUSHALL and FLUSHDB. It is logged also when there was nothing to delete: a replica may hold what

@@ -13,25 +13,48 @@ import (
 // a lock, so that neither the slot's lock, nor the pending rows, nor one batch ever hold it whole. The command then
 // adopts what was staged. Who runs commands does
 //
-//	Stage (each command) -> Begin -> StagedHolds (else begin anew) -> Execute ... Commit -> CloseStaged
+//	Stage (each command) -> Begin -> StagedHolds (else begin anew) -> Execute ... Commit -> EndStaged
 //
 // Staging never answers anything: where it meets an argument that makes no sense, a key that is missing, a value that
 // is too small, it leaves the matter to the handler, which does without. What was staged and then not used (SETNX of
 // a key that is there) is dropped in the background.
+//
+// Here are the values that are arguments. Those that are made of keys (COPY, BITOP, APPEND) stand in stage_made.go.
 
 // staged is one value that waits for its command.
 type staged struct {
-	arg  []byte // the argument that it is the value of; nil for the copy of a key
-	src  []byte // the key that it is a copy of
-	dst  []byte
-	rec  layout.Record
-	rows *engine.Staged
-	view *engine.View // what was copied
-	used bool
+	arg     []byte   // the argument that it is the value of
+	of      *[]byte  // or the first argument of the command that makes it of keys: it tells the commands of an EXEC apart
+	from    []origin // these keys
+	rec     layout.Record
+	rows    *engine.Staged
+	created int64 // how many fields of it are new; of a hash that grows
+	used    bool
 }
 
-// stageTries is how often a copy is made of a source that keeps changing, before it is made under the lock.
-const stageTries = 3
+const (
+	// stageTries is how often a value is made of keys that keep changing, before it is made under the lock.
+	stageTries = 3
+	// manyFrom is how many bytes of arguments are so many that each long string among them is staged, also one below
+	// engine.StageFrom.
+	manyFrom = 4 << 20
+)
+
+// MayStage says whether the command may have something to stage, by the lengths of its arguments: this is asked of
+// every command and must cost nothing.
+func (c *Command) MayStage(args [][]byte) bool {
+	if c.Stage == nil || c.StageKeys {
+		return c.Stage != nil
+	}
+	if len(args) >= stageLookArgs {
+		return true
+	}
+	total := 0
+	for _, a := range args {
+		total += len(a)
+	}
+	return total >= stageLookFrom
+}
 
 // Stage stages what the command brings. The transaction is not open.
 func (c *Ctx) Stage() error {
@@ -50,34 +73,17 @@ func (c *Ctx) StagedHolds() (bool, error) {
 	for i := range c.staged {
 		s := &c.staged[i]
 		s.used = false
-		same, err := true, error(nil)
-		if s.view != nil {
-			same, err = c.sameSource(s)
-		}
+		same, err := c.unchanged(s.from)
 		if err != nil || !same || s.rows.Stale() {
 			c.stagings++
-			return false, errors.Join(err, c.closeStaged())
+			return false, errors.Join(err, c.CloseStaged())
 		}
 	}
 	return true, nil
 }
 
-// sameSource says whether the source of a copy is as it was.
-func (c *Ctx) sameSource(s *staged) (bool, error) {
-	k, err := c.Txn.KeyNoTouch(s.src)
-	if err != nil {
-		return false, err
-	}
-	return c.Txn.Same(k, s.view), nil
-}
-
-// CloseStaged lets go of what was staged, used or not.
+// CloseStaged lets go of what was staged, used or not. The command may be tried again.
 func (c *Ctx) CloseStaged() error {
-	c.stagings = 0
-	return c.closeStaged()
-}
-
-func (c *Ctx) closeStaged() error {
 	var err error
 	for _, s := range c.staged {
 		err = errors.Join(err, s.rows.Close())
@@ -85,6 +91,12 @@ func (c *Ctx) closeStaged() error {
 	clear(c.staged)
 	c.staged = c.staged[:0]
 	return err
+}
+
+// EndStaged is CloseStaged when the command is done with.
+func (c *Ctx) EndStaged() error {
+	c.stagings = 0
+	return c.CloseStaged()
 }
 
 // hasStaged says whether the value of an argument is staged: then it was found sound.
@@ -99,7 +111,7 @@ func (c *Ctx) hasStaged(arg []byte) bool {
 
 // isArg compares places in memory: an argument is the same slice when it is staged and when its command runs.
 func (s *staged) isArg(arg []byte) bool {
-	return s.view == nil && len(arg) > 0 && len(s.arg) == len(arg) && &s.arg[0] == &arg[0]
+	return len(arg) > 0 && len(s.arg) == len(arg) && &s.arg[0] == &arg[0]
 }
 
 // adopt makes the staged value of an argument that of k, without a deadline; false when there is none that can be used.
@@ -107,17 +119,6 @@ func (c *Ctx) adopt(k *engine.Key, arg []byte) bool {
 	for i := range c.staged {
 		if s := &c.staged[i]; !s.used && s.isArg(arg) {
 			return c.take(k, s)
-		}
-	}
-	return false
-}
-
-// adoptCopy makes the staged copy of src the value of dst.
-func (c *Ctx) adoptCopy(src, dst *engine.Key) bool {
-	for i := range c.staged {
-		s := &c.staged[i]
-		if s.view != nil && !s.used && string(s.src) == string(src.Name) && string(s.dst) == string(dst.Name) && c.Txn.Same(src, s.view) {
-			return c.take(dst, s)
 		}
 	}
 	return false
@@ -132,28 +133,22 @@ func (c *Ctx) take(k *engine.Key, s *staged) bool {
 	return true
 }
 
-// stageString stages a long string for key.
-func (c *Ctx) stageString(key, value []byte) error {
-	if len(value) < engine.StageFrom {
+// stageString stages a string for key, unless it is shorter than from.
+func (c *Ctx) stageString(key, value []byte, from int) error {
+	if len(value) < from {
 		return nil
 	}
 	g, err := c.Host.Store().Stage(slot.Of(key), true)
 	if err != nil {
 		return fmt.Errorf("stage the string at key %.64q: %w", key, err)
 	}
-	s := staged{arg: value, rows: g, rec: layout.Record{
-		Type: layout.String, Enc: EncRaw, Form: layout.Rows, Gen: g.Gen(), Count: uint64(len(value)),
-	}}
-	for n := int64(0); len(value) > 0 && err == nil; n++ {
-		part := value[:min(len(value), layout.ChunkBytes)]
-		value = value[len(part):]
-		if stored := trimZeroes(part); len(stored) > 0 {
-			element := chunkElement(n)
-			err = g.Put(element[:], stored)
-			s.rec.Bytes += uint64(len(stored))
-		}
+	w := chunkWriter{put: g.Put}
+	for rest := value; len(rest) > 0 && err == nil; {
+		part := rest[:min(len(rest), layout.ChunkBytes)]
+		rest = rest[len(part):]
+		err = w.add(part)
 	}
-	return c.addStaged(s, err)
+	return c.addStaged(staged{arg: value, rows: g, rec: w.record(g.Gen(), int64(len(value)))}, err)
 }
 
 // addStaged ends the staging of one value.
@@ -174,65 +169,23 @@ func stageArg(i int) Handler {
 		if i >= len(c.Args) {
 			return nil
 		}
-		return c.stageString(c.Args[1], c.Args[i])
+		return c.stageString(c.Args[1], c.Args[i], engine.StageFrom)
 	}
 }
 
 // stagePairs stages the values of MSET.
 func stagePairs(c *Ctx) error {
+	total, from := 0, engine.StageFrom
 	for i := 2; i < len(c.Args); i += 2 {
-		if err := c.stageString(c.Args[i-1], c.Args[i]); err != nil {
+		total += len(c.Args[i])
+	}
+	if total >= manyFrom {
+		from = layout.ChunkedOver + 1
+	}
+	for i := 2; i < len(c.Args); i += 2 {
+		if err := c.stageString(c.Args[i-1], c.Args[i], from); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// stageCopy copies the large value at the first key for the second, from a view that holds no lock. stageMoved does so
-// only when the two are in different slots, where a rename cannot just leave the rows where they are.
-func stageCopy(c *Ctx) error {
-	if len(c.Args) < 3 || string(c.Args[1]) == string(c.Args[2]) {
-		return nil
-	}
-	if c.stagings >= stageTries {
-		return nil
-	}
-	v, err := c.viewLarge(c.Args[1])
-	if v == nil || err != nil {
-		return err
-	}
-	g, err := c.Host.Store().Stage(slot.Of(c.Args[2]), v.Rec.Chunks())
-	if err != nil {
-		return errors.Join(err, v.Close())
-	}
-	for ; v.Valid() && err == nil; v.Next() {
-		err = g.Put(v.Key(), v.Value())
-	}
-	err = errors.Join(err, v.Close())
-	s := staged{src: c.Args[1], dst: c.Args[2], rows: g, rec: v.Rec, view: v}
-	s.rec.Gen = g.Gen()
-	return c.addStaged(s, err)
-}
-
-func stageMoved(c *Ctx) error {
-	if len(c.Args) < 3 || slot.Of(c.Args[1]) == slot.Of(c.Args[2]) {
-		return nil
-	}
-	return stageCopy(c)
-}
-
-// viewLarge opens a view of the value at name, nil when it is not large.
-func (c *Ctx) viewLarge(name []byte) (v *engine.View, err error) {
-	one := [1]uint16{slot.Of(name)}
-	now := c.NowMs
-	if c.Replaying {
-		now = engine.Forever
-	}
-	c.Txn.Begin(one[:], false, now)
-	defer c.Txn.End()
-	k, err := c.Txn.KeyNoTouch(name)
-	if err != nil || k.Rec.Form != layout.Rows || k.Rec.Bytes < engine.StageFrom {
-		return nil, err
-	}
-	return c.Txn.View(k)
 }

@@ -57,11 +57,11 @@ func stringCommands() []Command {
 		{Name: "mget", Arity: -2, Flags: ReadOnly | Fast, Keys: keysROAll, Since: "1.0.0", Summary: "The values of several strings.", Tips: multi, Run: mget},
 		{Name: "mset", Arity: -3, Flags: Write | DenyOOM, Keys: keysMSet, Since: "1.0.1", Summary: "Sets several strings at once.", Tips: multi + "\nresponse_policy:all_succeeded", Run: mset, Stage: stagePairs},
 		{Name: "msetnx", Arity: -3, Flags: Write | DenyOOM, Keys: keysMSetN, Since: "1.0.1", Summary: "Sets several strings unless one of the keys exists.", Tips: multi + "\nresponse_policy:agg_min", Run: msetnx, Stage: stagePairs},
-		{Name: "append", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyRWI, Since: "2.0.0", Summary: "Appends to a string.", Run: appendString},
+		{Name: "append", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyRWI, Since: "2.0.0", Summary: "Appends to a string.", Run: appendString, Stage: stageAppend},
 		{Name: "strlen", Arity: 2, Flags: ReadOnly | Fast, Keys: keyROM, Since: "2.2.0", Summary: "The length of a string in bytes.", Run: strlen},
 		{Name: "getrange", Arity: 4, Flags: ReadOnly, Keys: keyRO, Since: "2.4.0", Summary: "A part of a string.", Run: getrange},
 		{Name: "substr", Arity: 4, Flags: ReadOnly, Keys: keyRO, Since: "1.0.0", Summary: "A part of a string, the older name of GETRANGE.", Run: getrange},
-		{Name: "setrange", Arity: 4, Flags: Write | DenyOOM, Keys: keyRWU, Since: "2.2.0", Summary: "Overwrites a part of a string.", Run: setrange},
+		{Name: "setrange", Arity: 4, Flags: Write | DenyOOM, Keys: keyRWU, Since: "2.2.0", Summary: "Overwrites a part of a string.", Run: setrange, Stage: stageSetrange},
 		{Name: "incr", Arity: 2, Flags: Write | DenyOOM | Fast, Keys: keyRW, Since: "1.0.0", Summary: "Adds one to an integer.", Run: addFixed(1)},
 		{Name: "decr", Arity: 2, Flags: Write | DenyOOM | Fast, Keys: keyRW, Since: "1.0.0", Summary: "Takes one from an integer.", Run: addFixed(-1)},
 		{Name: "incrby", Arity: 3, Flags: Write | DenyOOM | Fast, Keys: keyRW, Since: "1.0.0", Summary: "Adds to an integer.", Run: incrby},
@@ -307,15 +307,14 @@ func appendString(c *Ctx) error {
 		if err := checkStringLen(c, size, len(more)); err != nil {
 			return err
 		}
-		e, err := editString(c.Txn, k)
-		if err != nil {
+		if err := overwrite(c, k, size, more); err != nil {
 			return err
 		}
-		e.grow(size + int64(len(more)))
-		if err := e.write(size, more); err != nil {
+	} else if len(more) >= engine.StageFrom {
+		noteNew(c, k)
+		if err := overwrite(c, k, 0, more); err != nil {
 			return err
 		}
-		e.finish()
 	} else {
 		storeString(c, k, more, stringEncoding(more), 0)
 	}
@@ -393,16 +392,10 @@ func setrange(c *Ctx) error {
 		return err
 	}
 	noteNew(c, k)
-	e, err := editString(c.Txn, k)
-	if err != nil {
+	if err := overwrite(c, k, off, value); err != nil {
 		return err
 	}
-	e.grow(off + int64(len(value)))
-	if err := e.write(off, value); err != nil {
-		return err
-	}
-	e.finish()
 	c.Event('$', "setrange", k.Name)
-	c.W.Int(e.length)
+	c.W.Int(stringLen(k))
 	return nil
 }

@@ -68,9 +68,10 @@ type Command struct {
 	Tips    string // separated by newlines
 	Run     Handler
 	// Stage writes large values among the arguments to the store before any lock is taken, see stage.go. Most
-	// commands have none.
-	Stage Handler
-	Sub   []Command
+	// commands have none. StageKeys: what it stages is made of what keys hold, so that its arguments may be short.
+	Stage     Handler
+	StageKeys bool
+	Sub       []Command
 
 	parent *Command
 	stats  *Stats

@@ -243,7 +243,6 @@ func TestMistakes(t *testing.T) {
 		path + `:13: loadmodule "/x.so": modules are not supported`,
 		path + `:16: appendonly: wrong number of arguments`,
 		path + `:17: some.module: unknown directive`,
-		path + `:18: replicaof "h" "1": replication is not supported yet, and ignoring it would make this node a primary that takes writes of its own`,
 		`environment CAIRN_DATABASES: databases "0": argument must be between 1 and 2147483647 inclusive`,
 		`command line: timeout "x" "stray": wrong number of arguments`,
 	}

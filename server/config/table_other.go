@@ -44,9 +44,9 @@ func persistenceRows() []param {
 		text("dbfilename", "dump.rdb", protected).with(baseName("dbfilename", "filename", true)),
 		number("loading-process-events-interval-bytes", "2097152", 1024, maxInt, "bytes", hidden),
 	)
+	rows = append(rows, text("appenddirname", "appendonlydir", immutable).with(baseName("appenddirname", "dirname", false)))
 	rows = append(rows, noting("the log is trimmed as it is applied, there is no AOF to rewrite", ignored,
 		text("appendfilename", "appendonly.aof", immutable).with(baseName("appendfilename", "filename", false)),
-		text("appenddirname", "appendonlydir", immutable).with(baseName("appenddirname", "dirname", false)),
 		yesNo("aof-rewrite-incremental-fsync", "yes", 0),
 		yesNo("no-appendfsync-on-rewrite", "no", 0),
 		yesNo("aof-load-truncated", "yes", 0),

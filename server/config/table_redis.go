@@ -3,8 +3,7 @@ package config
 import "math"
 
 func networkRows() []param {
-	rows := noting("clients are limited one by one only", noted,
-		param{name: "maxmemory-clients", kind: kindPercent, def: "0", max: maxLong, unit: "bytes or percent"})
+	rows := []param{{name: "maxmemory-clients", kind: kindPercent, def: "0", max: maxLong, unit: "bytes or percent"}}
 	rows = append(rows, noting("the system's own limit holds", noted,
 		number("tcp-backlog", "511", 0, maxInt, "", immutable))...)
 	return append(rows,
@@ -28,12 +27,11 @@ func networkRows() []param {
 func processRows() []param {
 	rows := noting("background work does not go by it", noted,
 		number("hz", "10", 0, maxInt, "", 0).with(checkHz))
-	rows = append(rows, noting("there are no replicas to wait for yet", noted,
-		number("shutdown-timeout", "10", 0, maxInt, "s", 0))...)
 	rows = append(rows, noting("every stop applies and flushes all there is", noted,
 		bits("shutdown-on-sigint", "default", 0, "default", "save", "nosave", "now", "force").with(checkSignal),
 		bits("shutdown-on-sigterm", "default", 0, "default", "save", "nosave", "now", "force").with(checkSignal))...)
 	return append(rows,
+		number("shutdown-timeout", "10", 0, maxInt, "s", 0),
 		yesNo("daemonize", "no", immutable),
 		enum("supervised", "no", immutable, "upstart", "systemd", "auto", "no"),
 		text("pidfile", "", immutable),
@@ -108,24 +106,29 @@ func encodingRows() []param {
 }
 
 func replicationRows() []param {
-	rows := noting("replication is not supported yet, and ignoring it would make this node a primary that takes writes of its own",
-		refused, special("replicaof slaveof", "", immutable|multi, checkReplicaOf))
-	rows = append(rows, noting("replication is not supported yet", noted,
+	rows := []param{
+		special("replicaof slaveof", "", immutable|multi, checkReplicaOf),
 		text("masteruser", "", secret),
 		text("masterauth", "", secret),
 		yesNo("replica-serve-stale-data slave-serve-stale-data", "yes", 0),
-		yesNo("replica-read-only slave-read-only", "yes", 0),
 		number("replica-priority slave-priority", "100", 0, maxInt, "", 0),
 		yesNo("replica-announced", "yes", 0),
 		text("replica-announce-ip slave-announce-ip", "", 0),
 		number("replica-announce-port slave-announce-port", "0", 0, maxPort, "", 0),
-		yesNo("replica-ignore-maxmemory slave-ignore-maxmemory", "yes", 0),
 		number("repl-timeout", "60", 1, maxInt, "s", 0),
 		number("repl-ping-replica-period repl-ping-slave-period", "10", 1, maxInt, "s", 0),
 		yesNo("repl-disable-tcp-nodelay", "no", 0),
+	}
+	rows = append(rows, noting("a replica's log is the stream of its primary, byte for byte: a write of its own has no place in it", noted,
+		yesNo("replica-read-only slave-read-only", "yes", 0))...)
+	rows = append(rows, noting("memory is a cache here and nothing is evicted, see memory-budget", noted,
+		yesNo("replica-ignore-maxmemory slave-ignore-maxmemory", "yes", 0))...)
+	rows = append(rows, noting("a replica always builds the new data beside the old, and swaps", noted,
+		enum("repl-diskless-load", "disabled", notLoading, "disabled", "on-empty-db", "swapdb"))...)
+	rows = append(rows, noting("each replica gets a snapshot of its own at once", ignored,
 		number("repl-diskless-sync-delay", "5", 0, maxInt, "s", 0),
-		number("repl-diskless-sync-max-replicas", "0", 0, maxInt, "", 0),
-		enum("repl-diskless-load", "disabled", notLoading, "disabled", "on-empty-db", "swapdb"),
+		number("repl-diskless-sync-max-replicas", "0", 0, maxInt, "", 0))...)
+	rows = append(rows, noting("it slows Redis down for its own tests", noted,
 		number("rdb-key-save-delay", "0", math.MinInt32, maxInt, "us", hidden),
 		number("key-load-delay", "0", math.MinInt32, maxInt, "us", hidden))...)
 	return append(rows,

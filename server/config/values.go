@@ -32,9 +32,10 @@ type Values struct {
 	// Process.
 	Daemonize         Bool                `directive:"daemonize"`
 	Supervised        Enum[Supervision]   `directive:"supervised"`
-	PidFile           String              `directive:"pidfile"` // "": none
-	Dir               String              `directive:"dir"`     // absolute
-	LogFile           String              `directive:"logfile"` // "": standard output
+	PidFile           String              `directive:"pidfile"`       // "": none
+	Dir               String              `directive:"dir"`           // absolute
+	AppendDirName     String              `directive:"appenddirname"` // says where the data folder is
+	LogFile           String              `directive:"logfile"`       // "": standard output
 	LogLevel          Enum[LogLevel]      `directive:"loglevel"`
 	ShutdownTimeout   Int                 `directive:"shutdown-timeout"` // seconds
 	ShutdownOnSigint  Bits[ShutdownFlags] `directive:"shutdown-on-sigint"`
@@ -104,8 +105,6 @@ type Values struct {
 	ReplBacklogSize        Int                `directive:"repl-backlog-size"` // effective, never 0
 	ReplPinLimit           Size               `directive:"repl-pin-limit"`    // percent of the disk
 	ReplDisableNoDelay     Bool               `directive:"repl-disable-tcp-nodelay"`
-	ReplSyncDelay          Int                `directive:"repl-diskless-sync-delay"`
-	ReplSyncMaxReplicas    Int                `directive:"repl-diskless-sync-max-replicas"`
 	ReplDisklessLoad       Enum[DisklessLoad] `directive:"repl-diskless-load"`
 	MinReplicasToWrite     Int                `directive:"min-replicas-to-write"`
 	MinReplicasMaxLag      Int                `directive:"min-replicas-max-lag"`

@@ -14,9 +14,13 @@ type Frame struct {
 	From Subscriber
 
 	kind                      Kind
+	receivers                 int
 	pattern, channel, payload []byte
 	encoded                   [2][]byte
 }
+
+// Receivers is how many subscribers get this frame.
+func (f *Frame) Receivers() int { return f.receivers }
 
 // Bytes is the message for a connection that speaks RESP proto, 2 or 3. It is shared and does not change.
 func (f *Frame) Bytes(proto int) []byte {

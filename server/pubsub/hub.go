@@ -168,6 +168,7 @@ func (h *Hub) channel(k Kind, channel, payload []byte, from Subscriber) int {
 }
 
 func (t *topic) deliver(f *Frame) int {
+	f.receivers = len(t.subs)
 	for _, sub := range t.subs {
 		sub.set.who.Deliver(f)
 	}

@@ -42,6 +42,12 @@ func subcommands() []subcommand {
 		{"ttl", "disk space comes back when keys expire", ttlHelp, prepareTTL},
 		{"idle", "memory and latency beside thousands of idle connections", idleHelp, prepareIdle},
 		{"bench", "redis-benchmark beside redis-server", benchHelp, prepareBench},
+		{"failover", "time to the next write when a primary is killed, and what is lost", failoverHelp, prepareFailover},
+		{"return", "what a killed primary fetches when it comes back", returnHelp, prepareReturn},
+		{"manual", "write gap of CLUSTER FAILOVER and of SIGTERM", manualHelp, prepareManual},
+		{"lag", "how replicas and primaries that were away continue", lagHelp, prepareLag},
+		{"fullsync", "a full sync to a slow replica, and one that is killed", fullsyncHelp, prepareFullsync},
+		{"alive", "whether a cluster takes a busy node for a dead one", aliveHelp, prepareAlive},
 	}
 }
 

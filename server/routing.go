@@ -1,0 +1,89 @@
+package server
+
+import (
+	"sync"
+
+	"cairn/cluster"
+	"cairn/engine"
+	"cairn/internal/slot"
+)
+
+// The routing value is made here and nowhere else: of the cluster's view, of the role, of a pause.
+
+// routeChange is what changes of the routing value go by.
+type routeChange struct {
+	mu     sync.Mutex // one change at a time
+	pauses pauseReason
+}
+
+// pauseReason says for whom writes are paused: each ends its own pause only.
+type pauseReason uint8
+
+const (
+	pauseFailover pauseReason = 1 << iota // another node takes over
+	pauseShutdown                         // replicas get the end of the stream
+)
+
+// changeRouting publishes a changed copy of the routing in force. When it returns, no write is committed under the old one.
+func (s *Server) changeRouting(f func(r *engine.Routing)) {
+	s.routes.mu.Lock()
+	defer s.routes.mu.Unlock()
+	r := *s.store.Routing()
+	f(&r)
+	s.store.SetRouting(&r)
+}
+
+// publishRole puts the role into the routing value.
+func (s *Server) publishRole(replica bool) {
+	s.changeRouting(func(r *engine.Routing) { r.Replica = replica })
+}
+
+// pauseWrites stops, or lets go on, all that enters the log: somebody waits for the offset to stand still.
+func (s *Server) pauseWrites(why pauseReason, on bool) {
+	s.changeRouting(func(r *engine.Routing) {
+		if s.routes.pauses &^= why; on {
+			s.routes.pauses |= why
+		}
+		r.WritesPaused = s.routes.pauses != 0
+	})
+	if !on {
+		s.pause.wake()
+	}
+}
+
+// publishView puts what the cluster knows into the routing value.
+func (s *Server) publishView(v *cluster.View) {
+	s.changeRouting(func(r *engine.Routing) {
+		paused := r.WritesPaused
+		*r = *routingOf(v)
+		r.WritesPaused = paused
+		r.Replica = v.Replica() || s.isReplica()
+	})
+}
+
+// routingOf is what a view means for commands. A replica has the slots of its primary.
+func routingOf(v *cluster.View) *engine.Routing {
+	r := &engine.Routing{Cluster: true, Down: !v.OK, Replica: v.Replica(), Extra: v}
+	mine := v.Shard()
+	for sl := range slot.Count {
+		switch owner := v.Owner[sl]; {
+		case owner == cluster.NoNode:
+			r.Slots[sl] = engine.SlotUnserved
+		case owner == mine:
+			r.Slots[sl] = engine.SlotOwned
+		}
+	}
+	for sl := range v.Migrating {
+		r.Slots[sl] |= engine.SlotMigrating
+	}
+	for sl := range v.Importing {
+		r.Slots[sl] |= engine.SlotImporting
+	}
+	return r
+}
+
+// viewOf is the view that a routing value was made of; nil without a cluster.
+func viewOf(r *engine.Routing) *cluster.View {
+	v, _ := r.Extra.(*cluster.View)
+	return v
+}

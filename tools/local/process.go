@@ -1,0 +1,356 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"cairn/internal/datadir"
+)
+
+const (
+	host     = "127.0.0.1"
+	logName  = "node.log"
+	logShown = 2 << 10 // bytes of a log that an error shows
+	pollWait = 20 * time.Millisecond
+	stopWait = 15 * time.Second // for what a failed Up has started
+)
+
+// localNode is one node, running or not. Whether it runs is what the lock of its data folder says: a process id in a file
+// may be another process's by now.
+type localNode struct {
+	port int
+	dir  string
+	data string
+	pid  int
+	held bool // by a process
+
+	conn    *conn
+	id      string
+	role    string // in words
+	done    chan struct{} // closed when the process that this Up started has ended; nil if it started none
+	status  string        // how it ended, valid once done is closed
+	logFrom int64         // where that process's lines begin in the log
+}
+
+func newNode(dir string, port int) *localNode {
+	n := &localNode{port: port, dir: filepath.Join(dir, strconv.Itoa(port))}
+	n.data = datadir.Of(n.dir, "")
+	return n
+}
+
+// look asks whether the node runs.
+func (n *localNode) look() (err error) {
+	n.pid, n.held, err = datadir.Holder(n.data)
+	if err != nil {
+		return fmt.Errorf("node %d: %w", n.port, err)
+	}
+	return nil
+}
+
+// wantPorts returns an error for the ports that others have, before anything is started.
+func (c *localCluster) wantPorts() error {
+	var taken []string
+	for _, n := range c.nodes {
+		if n.held {
+			continue
+		}
+		for _, port := range []int{n.port, n.port + busAbove} {
+			l, err := net.Listen("tcp", address(port))
+			if err == nil {
+				err = l.Close()
+			}
+			switch {
+			case err == nil:
+			case errors.Is(err, syscall.EADDRINUSE):
+				taken = append(taken, strconv.Itoa(port))
+			default:
+				return fmt.Errorf("port %d: %w", port, err)
+			}
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	what := "port " + taken[0] + " is"
+	if len(taken) > 1 {
+		what = "ports " + strings.Join(taken, ", ") + " are"
+	}
+	return fmt.Errorf("%s in use, and nothing was started: stop who listens there, or choose another --port; "+
+		"each node needs its port and the one %d above", what, busAbove)
+}
+
+// start starts the nodes that do not run.
+func (c *localCluster) start() error {
+	for _, n := range c.nodes {
+		if n.held {
+			continue
+		}
+		if err := c.startNode(n); err != nil {
+			return fmt.Errorf("start node %d: %w", n.port, err)
+		}
+	}
+	return nil
+}
+
+func (c *localCluster) startNode(n *localNode) error {
+	if err := os.MkdirAll(n.dir, 0o755); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(n.dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	if n.logFrom, err = log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
+	args := slices.Concat(c.program[1:], c.arguments(n))
+	cmd := exec.Command(c.program[0], args...)
+	cmd.Dir = n.dir
+	cmd.Env = environment(os.Environ())
+	cmd.Stdout, cmd.Stderr = log, log
+	// A session of its own: what the terminal sends, and its end, is not for the node.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	n.pid, n.done = cmd.Process.Pid, make(chan struct{})
+	go func() { // ends with the process, or with ours
+		_ = cmd.Wait()
+		n.status = cmd.ProcessState.String()
+		close(n.done)
+	}()
+	return nil
+}
+
+// arguments are the directives of a node. Those of the caller come last and win.
+func (c *localCluster) arguments(n *localNode) []string {
+	args := []string{
+		"--port", strconv.Itoa(n.port), "--dir", n.dir, "--bind", host, "-::1",
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
+		"--repl-diskless-sync-delay", "0", // nobody else is coming that a copy should wait for
+		"--pidfile", "node.pid", "--memory-budget", c.rec.MemoryBudget,
+	}
+	if password := c.rec.directive("requirepass"); password != "" {
+		args = append(args, "--masterauth", password)
+	}
+	return append(args, c.rec.Directives...)
+}
+
+// environment leaves out what would change a node's settings behind our back, and what is meant for this process alone.
+func environment(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return strings.HasPrefix(name, "CAIRN_") || name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "WATCHDOG_")
+	})
+}
+
+// connect waits until each node answers.
+func (c *localCluster) connect(ctx context.Context) error {
+	password := c.rec.directive("requirepass")
+	for i, n := range c.nodes {
+		c.say.step("starting", "%d of %d nodes answer", i, len(c.nodes))
+		err := poll(ctx, func() error {
+			if n.ended() {
+				return final{fmt.Errorf("it ended (%s); its log, %s:\n%s", n.status, filepath.Join(n.dir, logName), n.logTail())}
+			}
+			return n.answers(password)
+		})
+		if err != nil {
+			return fmt.Errorf("node %d: %w", n.port, err)
+		}
+	}
+	if c.startedAny() {
+		c.say.phase("starting", "%d of %d nodes answer", len(c.nodes), len(c.nodes))
+	}
+	return nil
+}
+
+// answers connects to the node, and asks it anything.
+func (n *localNode) answers(password string) error {
+	conn, err := dial(n.port, password)
+	if err != nil {
+		if isReply(err) && !strings.HasPrefix(err.Error(), "LOADING") {
+			return final{err} // a wrong password does not become right
+		}
+		return err
+	}
+	if n.id, err = conn.text("CLUSTER", "MYID"); err == nil {
+		_, err = conn.do("DBSIZE") // LOADING until the data is open
+	}
+	if err != nil {
+		conn.close()
+		if isReply(err) && !strings.HasPrefix(err.Error(), "LOADING") {
+			return final{err}
+		}
+		return err
+	}
+	n.conn = conn
+	return nil
+}
+
+func (c *localCluster) disconnect() {
+	for _, n := range c.nodes {
+		if n.conn != nil {
+			n.conn.close()
+		}
+	}
+}
+
+func (c *localCluster) startedAny() bool {
+	return slices.ContainsFunc(c.nodes, func(n *localNode) bool { return n.done != nil })
+}
+
+func (n *localNode) ended() bool {
+	if n.done == nil {
+		return false
+	}
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// logTail is the end of what the last process wrote.
+func (n *localNode) logTail() string {
+	f, err := os.Open(filepath.Join(n.dir, logName))
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err.Error()
+	}
+	from := max(n.logFrom, size-logShown)
+	raw, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// stopStarted ends what this Up has started, since it did not become what was asked for.
+func (c *localCluster) stopStarted() error {
+	if !c.startedAny() {
+		return nil
+	}
+	c.say.step("stopping", "what was started")
+	for _, n := range c.nodes {
+		if n.done != nil {
+			_ = syscall.Kill(n.pid, syscall.SIGTERM) // fails when it has ended
+		}
+	}
+	late := time.NewTimer(stopWait)
+	defer late.Stop()
+	var killed []string
+	stopped := 0
+	for _, n := range c.nodes {
+		if n.done == nil {
+			continue
+		}
+		stopped++
+		select {
+		case <-n.done:
+			continue
+		case <-late.C:
+			late.Reset(0) // the others have had their time as well
+		}
+		_ = syscall.Kill(n.pid, syscall.SIGKILL)
+		<-n.done
+		killed = append(killed, strconv.Itoa(n.port))
+	}
+	c.say.phase("stopping", "%s started before, stopped again", count(stopped, "node"))
+	if len(killed) > 0 {
+		return fmt.Errorf("node %s did not stop within %v and was killed; its log has what was acknowledged", strings.Join(killed, ", "), stopWait)
+	}
+	return nil
+}
+
+// down stops all nodes that run.
+func (c *localCluster) down(ctx context.Context) error {
+	all := c.running()
+	if all == 0 {
+		c.say.phase("stopping", "no node runs in %s", c.dir)
+		return nil
+	}
+	for _, n := range c.nodes {
+		if !n.held {
+			continue
+		}
+		if n.pid == 0 {
+			return fmt.Errorf("node %d runs, but %s does not tell its process id: stop it by hand", n.port, n.data)
+		}
+		if err := syscall.Kill(n.pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("stop node %d, pid %d: %w", n.port, n.pid, err)
+		}
+	}
+	err := poll(ctx, func() error {
+		var left []string
+		for _, n := range c.nodes {
+			if !n.held {
+				continue
+			}
+			pid := n.pid
+			if err := n.look(); err != nil {
+				return final{err}
+			}
+			if n.held {
+				n.pid = pid
+				left = append(left, fmt.Sprintf("node %d (pid %d)", n.port, pid))
+			}
+		}
+		c.say.step("stopping", "%d of %s stopped", all-len(left), count(all, "node"))
+		if len(left) > 0 {
+			return errors.New(strings.Join(left, ", "))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("stop: %w; kill -9 ends a node, its log has what was acknowledged", err)
+	}
+	c.say.phase("stopping", "%s stopped", count(all, "node"))
+	return nil
+}
+
+// final is an error that waiting does not mend.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// poll calls try until it gives no error, a final one, or the context ends; then the last error is told as well.
+func poll(ctx context.Context, try func() error) error {
+	tick := time.NewTicker(pollWait)
+	defer tick.Stop()
+	for {
+		err := try()
+		var end final
+		if err == nil {
+			return nil
+		}
+		if errors.As(err, &end) {
+			return end.error
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.Canceled) {
+				return errors.New("interrupted")
+			}
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}
