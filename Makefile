@@ -5,13 +5,14 @@ PKG      ?= ./...
 FUZZTIME ?= 15s
 PORT     ?= 6379
 ARGS     ?=
-BAR      ?= restart latency diskfull ttl idle bench
+ROUNDS   ?= 10
+BAR      ?= restart latency diskfull ttl idle bench failover return manual lag fullsync alive
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-static race lint staticcheck fuzz bars crash-long suites bench check clean
+.PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long sim sim-long mixed-long suites suites-cluster bench check clean
 
 help:        ## list the targets
-	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 16
 
 build:       ## bin/cairn
 	@mkdir -p bin
@@ -20,6 +21,12 @@ build:       ## bin/cairn
 run: build   ## one node on PORT (6379) for this machine, with its files in ./data
 	@mkdir -p data
 	exec bin/cairn server --dir ./data --bind 127.0.0.1 -::1 --port $(PORT) $(ARGS)
+
+up: build    ## a cluster of six nodes on ports 7000 to 7005, with its files in ./local-cluster; ARGS=--help explains it
+	@bin/cairn up $(ARGS)
+
+down:        ## stop that cluster; ARGS=--wipe removes its data, too
+	@bin/cairn down $(ARGS)
 
 test:        ## all tests, invariants on, at most 6 minutes on 2 cores
 	$(GO) test -tags invariants -timeout 6m $(PKG)
@@ -48,9 +55,25 @@ bars: build  ## the promised figures on this machine; BAR=latency for one of the
 crash-long: build ## 200 times kill -9 and restart, nothing acknowledged may be lost; ARGS="--rounds 1000"
 	$(GO) run ./tools/crash kill --want-log-mb 300 $(ARGS)
 
+sim:         ## clusters in virtual time, two thousand runs with faults; ARGS="-sim.seed=7 -sim.seeds=1 -sim.trace"
+	$(GO) test ./cluster -timeout 60m -v -run 'TestSim$$' -sim.seeds=2000 -sim.seed=10000 $(ARGS)
+
+sim-long:    ## a cluster of a thousand nodes in virtual time, which takes long; ARGS="-sim.long.nodes=300"
+	$(GO) test ./cluster -timeout 120m -v -run 'TestSimLong$$' -sim.long $(ARGS)
+
+mixed-long:  ## ten rounds of failovers in a cluster of cairn and redis-server; ROUNDS=10
+	$(GO) test -count=1 -timeout 30m ./cmd/cairn -run '^TestMixedCluster$$' -mixed.rounds $(ROUNDS)
+
+partitions: build ## cuts between real nodes: minorities close, epochs never fall, tables agree; ARGS="--rounds 5"
+	$(GO) run ./tools/chaos partitions $(ARGS)
+
 suites: build ## Redis's own test suites; REDIS_TREE=folder of a Redis source tree
 	@test -d "$(REDIS_TREE)/tests" || { echo "REDIS_TREE=\"$(REDIS_TREE)\" holds no folder tests: name a Redis source tree"; exit 2; }
 	./tools/suites/run.sh "$(REDIS_TREE)" "$(CURDIR)/bin/cairn server" $(ARGS)
+
+suites-cluster: build ## Redis's own cluster suites; REDIS_TREE as in suites, ARGS="--show 05-slave-selection"
+	@test -d "$(REDIS_TREE)/tests" || { echo "REDIS_TREE=\"$(REDIS_TREE)\" holds no folder tests: name a Redis source tree"; exit 2; }
+	./tools/suites/cluster.sh "$(REDIS_TREE)" "$(CURDIR)/bin/cairn server" --skip tools/suites/skip-cluster.txt $(ARGS)
 
 bench:       ## micro benchmarks, output for benchstat
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 $(PKG)

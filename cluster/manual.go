@@ -6,7 +6,7 @@ import "cairn/cluster/wire"
 //
 //	replica                                   primary
 //	CLUSTER FAILOVER
-//	       ──── ManualStart ───────────────▶  Pause
+//	       ──── Pong, ManualStart ─────────▶  Pause
 //	                                          (writes stand still: Paused)
 //	       ◀─── Ping, Paused, offset ───────
 //	reaches that offset
@@ -19,11 +19,15 @@ import "cairn/cluster/wire"
 // pauseFactor times the deadline is how long a primary keeps still at the most.
 const pauseFactor = 2
 
+// askPause is after how long a replica asks again that the primary keep still, ms.
+const askPause = 500
+
 // manual is a manual failover in progress, on either side of it.
 type manual struct {
 	deadline int64 // 0: none
 	ready    bool  // on a replica: it may stand
 	offset   int64 // on a replica: to reach before it stands; -1: not known yet
+	askAgain int64 // on a replica: when it asks the primary once more; 0: it does not
 
 	asker *Peer // on a primary: the replica that asked
 	until int64 // on a primary: when the pause ends by itself; 0: none
@@ -70,9 +74,20 @@ func (m *Machine) startFailover(now int64, mode FailoverMode) error {
 	default:
 		m.note(Notice, "Manual failover user request accepted.")
 		m.manual = manual{deadline: now + m.cfg.ManualTimeout, offset: -1}
-		m.send(p, m.header(wire.ManualStart), 0)
+		m.askToPause(now)
 	}
 	return nil
+}
+
+// askToPause asks the primary to keep its writes still. It passes over the request of a node that it does not know as
+// its replica yet, which this one may just have become, so it is told first.
+func (m *Machine) askToPause(now int64) {
+	p := m.me.Primary
+	if p.outUp {
+		m.sendPing(now, p.out, p, wire.Pong, 0)
+	}
+	m.send(p, m.header(wire.ManualStart), 0)
+	m.manual.askAgain = now + askPause
 }
 
 // manualStart begins a manual failover on the side of the primary: a replica has asked for it. When one is going on for
@@ -138,6 +153,9 @@ func (m *Machine) manualTick(now int64) {
 		m.note(Warning, "Manual failover timed out.")
 		m.endManual()
 		return
+	}
+	if f.offset < 0 && f.askAgain != 0 && now >= f.askAgain && m.me.Primary != nil {
+		m.askToPause(now)
 	}
 	if !m.me.replica() || f.ready || f.offset < 0 || f.offset != m.data.Offset() {
 		return

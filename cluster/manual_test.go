@@ -59,6 +59,23 @@ func TestManualFailoverAgainAndAgain(t *testing.T) {
 	}
 }
 
+// A primary that has not heard yet whose replica it is that asks, as one of Redis right after the replica came back,
+// hears it with the request. One that missed the request gets it again.
+func TestManualFailoverSoonAfterAReturn(t *testing.T) {
+	w := threeShards(t)
+	a, d := w.nodes["a"], w.nodes["d"]
+	a.detach(a.lookup(nameID("d")))
+	w.must("d", CmdFailover{})
+	w.until(300, "d took over", d.me.primary) // before it asks again
+
+	w = threeShards(t)
+	d = w.nodes["d"]
+	w.deaf["a"] = true
+	w.must("d", CmdFailover{})
+	w.deaf["a"] = false
+	w.until(1000, "d took over", d.me.primary)
+}
+
 // One that failed leaves nothing behind that would hold up the next.
 func TestManualFailoverAfterOneThatFailed(t *testing.T) {
 	w := threeShards(t)

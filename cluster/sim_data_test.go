@@ -261,6 +261,7 @@ func (d *simData) write(n *simNode) {
 			d.keys[i] += 1 + w.load.Int64N(5)
 			d.offset += 1 + w.load.Int64N(100)
 			wrote = true
+			w.checkWriter(n, i)
 		}
 	}
 	if wrote {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -46,6 +47,15 @@ func (w *simWorld) atEnd() {
 			continue
 		}
 		w.checkTies(n)
+		if rounds := int64(n.m.currentEpoch) - int64(w.healedEpoch); rounds > 10 && w.class == simStrict {
+			w.fail("storm", "node %s: %d epochs since the faults ended", n.name, rounds)
+		}
+	}
+	// Each node pings each other one twice in a node timeout at most, and is answered.
+	n := int64(len(w.nodes))
+	most := n * (2*(n-1)*simQuietMs/(w.timeout/2) + 10*simQuietMs/1000)
+	if got := w.counts.messages - w.quietFrom; got > most && w.class != simMembers {
+		w.fail("storm", "%d messages in the last %d ms, %d are allowed", got, simQuietMs, most)
 	}
 }
 
@@ -70,6 +80,11 @@ func (w *simWorld) checkTies(n *simNode) {
 			w.fail("open slots", "node %s has slot %d importing, and the slot", n.name, s)
 		}
 	}
+	for _, p := range m.peers {
+		if c := n.conns[p.out]; p != m.me && !p.handshake() && n.w.nodes[n.w.rules.node[p.ID]].m != nil && (c == nil || c.dead) {
+			w.fail("links", "node %s has no link to %s, or one that is dead", n.name, p.ID)
+		}
+	}
 	if m.me.replica() && !n.data.up {
 		if p := n.data.source(); p != nil && p.data.primary {
 			return // synchronizing
@@ -82,7 +97,6 @@ func (w *simWorld) checkTies(n *simNode) {
 func (w *simWorld) disagreement() string {
 	var first *simNode
 	var want uint64
-	seed := simHashSeed
 	addresses := map[string]wire.ID{}
 	for _, n := range w.nodes {
 		m := n.m
@@ -95,7 +109,7 @@ func (w *simWorld) disagreement() string {
 		if m.me.any(anyFailure) {
 			return fmt.Sprintf("node %s has the flags %x of itself", n.name, m.me.Flags)
 		}
-		got := maphash.Bytes(seed, w.picture(m))
+		got := w.digest(m)
 		if first == nil {
 			first, want = n, got
 		}
@@ -135,6 +149,52 @@ func (w *simWorld) disagreement() string {
 
 var simHashSeed = maphash.MakeSeed()
 
+// digest is the picture in a number.
+func (w *simWorld) digest(m *Machine) uint64 {
+	h := uint64(len(m.peers) - m.handshakes)
+	mix := func(v uint64) {
+		h = (h ^ v) * 0x9E3779B97F4A7C15
+		h ^= h >> 32
+	}
+	key := func(p *Peer) uint64 {
+		if p == nil {
+			return 0
+		}
+		return binary.LittleEndian.Uint64(p.ID[:]) // hex digits: 32 bits of chance
+	}
+	for _, p := range m.peers {
+		if p.handshake() {
+			continue
+		}
+		ip := p.IP
+		if p == m.me {
+			ip = w.nodes[w.rules.node[p.ID]].ip
+		}
+		mix(key(p))
+		mix(uint64(p.Flags & simSeenFlags))
+		mix(maphash.String(simHashSeed, ip))
+		mix(uint64(p.BusPort))
+		mix(uint64(p.Slots))
+		if p.replica() {
+			mix(key(p.Primary))
+		} else {
+			mix(p.Epoch)
+		}
+	}
+	var last *Peer
+	for s, p := range &m.slots.owner {
+		if p != last || s == 0 {
+			mix(uint64(s))
+			mix(key(p))
+			last = p
+		}
+	}
+	return h
+}
+
+// simSeenFlags are those that all nodes must see alike.
+const simSeenFlags = wire.FlagPrimary | wire.FlagReplica | wire.FlagFailed | wire.FlagNoAddr | wire.FlagNoFailover
+
 // picture is what a machine says of all nodes, but for times and links.
 func (w *simWorld) picture(m *Machine) []byte {
 	var b bytes.Buffer
@@ -161,7 +221,7 @@ func (w *simWorld) picture(m *Machine) []byte {
 // it is told which to announce, or met.
 func (w *simWorld) line(b *bytes.Buffer, p *Peer, self bool) {
 	b.Write(p.ID[:])
-	flags := p.Flags & (wire.FlagPrimary | wire.FlagReplica | wire.FlagFailed | wire.FlagNoAddr | wire.FlagNoFailover)
+	flags := p.Flags & simSeenFlags
 	epoch, primary := p.Epoch, "-"
 	if p.replica() {
 		epoch = 0

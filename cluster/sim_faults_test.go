@@ -4,6 +4,9 @@ import "cairn/cluster/wire"
 
 // What goes wrong.
 
+// simQuietMs is the last part of a run, in which all is long over.
+const simQuietMs = 10_000
+
 // simPart is the cut in force.
 type simPart struct {
 	serial int
@@ -47,9 +50,11 @@ func (w *simWorld) nextFault() {
 	case 14:
 		w.setDrift(n, w.faults.Int64N(101)-50)
 	case 15:
-		// A primary goes, and whoever follows it soon after.
-		if p := w.pickPrimary(); p != nil {
-			w.crashOne(p)
+		// Two primaries go at once, and their replicas stand at once.
+		for range 2 {
+			if p := w.pickPrimary(); p != nil {
+				w.crashOne(p)
+			}
 		}
 	}
 	w.later(200+w.faults.Int64N(3*w.timeout), w.nextFault)
@@ -93,6 +98,20 @@ func (w *simWorld) crashOne(n *simNode) {
 		wait += 4 * w.timeout
 	}
 	w.later(wait, func() { w.restart(n) })
+}
+
+// afterVote is the worst moment for a voter to crash, and to come back at once.
+func (w *simWorld) afterVote(n *simNode) {
+	if w.calm || w.plan.quiet || w.faults.IntN(8) != 0 {
+		return
+	}
+	life := n.life
+	w.later(w.faults.Int64N(20), func() {
+		if n.life == life && n.m != nil && !w.calm {
+			n.crash(false)
+			w.later(20+w.faults.Int64N(100), func() { w.restart(n) })
+		}
+	})
 }
 
 func (w *simWorld) restart(n *simNode) {
@@ -214,6 +233,12 @@ func (w *simWorld) heal() {
 	}
 	w.note(nil, "all faults end")
 	w.calm, w.healedAt = true, w.now
+	for _, n := range w.nodes {
+		if n.m != nil {
+			w.healedEpoch = max(w.healedEpoch, n.m.currentEpoch)
+		}
+	}
+	w.later(w.plan.length-w.now-simQuietMs, func() { w.quietFrom = w.counts.messages })
 	w.join()
 	for _, n := range w.nodes {
 		n.disk.slow, n.disk.failNext = false, false

@@ -21,7 +21,9 @@ type simConn struct {
 	dead    bool // whatever goes in is lost, and nobody is told
 }
 
-func (w *simWorld) cut(from, to int32) bool { return w.cutOff != nil && w.cutOff[int(from)*len(w.nodes)+int(to)] }
+func (w *simWorld) cut(from, to int32) bool {
+	return w.cutOff != nil && w.cutOff[int(from)*len(w.nodes)+int(to)]
+}
 
 // delay is how long something takes from one node to another.
 func (w *simWorld) delay() int64 {
@@ -129,6 +131,11 @@ func (w *simWorld) dial(n *simNode, e Connect) {
 	}
 	c.node[1] = to
 	w.throw(c, 0, simAccept, nil)
+	w.later(max(w.timeout, 1000), func() {
+		if !c.open {
+			w.failDial(c, n)
+		}
+	})
 }
 
 func (w *simWorld) failDial(c *simConn, n *simNode) {
@@ -151,7 +158,8 @@ func (w *simWorld) accept(c *simConn, n *simNode) {
 		return
 	}
 	if n.dark {
-		return // no answer; the dialler gives up at its own time
+		w.later(1000, func() { w.throw(c, 0, simAccept, nil) }) // no answer; it is asked again, until the dialler gives up
+		return
 	}
 	if n.m == nil || w.address[simAddress(n.ip, n.busPort())] != n.at {
 		w.later(w.delay(), func() { w.failDial(c, from) })

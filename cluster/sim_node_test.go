@@ -41,6 +41,8 @@ type simNode struct {
 
 	firstLife  bool
 	startedAt  int64
+	promotedAt int64
+	byHand     bool
 	disturbed  int64 // when its clock or process was last tampered with
 	ids        []wire.ID
 	seen       map[*Peer]uint64
@@ -187,7 +189,7 @@ func (n *simNode) hear(c *simConn, side uint8, msg *wire.Message) {
 	before := w.before(n)
 	w.mischiefBefore(n, msg)
 	effects := n.m.Step(n.clock(), c.link[side], msg)
-	effects = w.mischiefAfter(n, msg, effects)
+	effects = w.mischiefAfter(n, &before, msg, effects)
 	w.after(n, &before, effects)
 	n.carryOut(effects)
 }

@@ -81,11 +81,7 @@ func (w *simWorld) safeCommand(n *simNode) {
 func (w *simWorld) looseCommand(n *simNode) {
 	switch w.faults.IntN(6) {
 	case 0:
-		if r := w.pickReplica(n); r != nil {
-			w.rules.taking = true
-			r.command(CmdFailover{Takeover})
-			w.rules.taking = false
-		}
+		w.takeOver(w.pickReplica(n))
 	case 1:
 		n.command(CmdBumpEpoch{})
 	case 2, 3, 4:
@@ -95,6 +91,29 @@ func (w *simWorld) looseCommand(n *simNode) {
 		b.Set(simHotSlot(w.faults.IntN(simHot)))
 		n.command(CmdAddSlots{b}) // busy, most often
 	}
+}
+
+// takeOver has a replica take its primary's place without asking, and sometimes its sister at the same time, so that both
+// claim the same slots in the same epoch.
+func (w *simWorld) takeOver(r *simNode) {
+	if r == nil {
+		return
+	}
+	both := []*simNode{r}
+	if w.faults.IntN(2) == 0 {
+		for _, o := range w.nodes {
+			if o != r && o.up() && o.m.me.replica() && o.m.me.Primary != nil && r.m.me.Primary != nil &&
+				o.m.me.Primary.ID == r.m.me.Primary.ID {
+				both = append(both, o)
+				break
+			}
+		}
+	}
+	w.rules.taking = true
+	for _, o := range both {
+		o.command(CmdFailover{Takeover})
+	}
+	w.rules.taking = false
 }
 
 // moveSlot moves a slot as tools do, and stops in the middle now and then.
@@ -163,7 +182,7 @@ func (w *simWorld) memberCommand(n *simNode) {
 // removeNode takes a replica out of the cluster for good, as an operator would: it goes, and all others forget it, one
 // after the other. If that was done on all of them, it must not come back.
 func (w *simWorld) removeNode(n *simNode) {
-	if !n.up() || !n.m.me.replica() || w.rules.removed >= 2 {
+	if !n.up() || !n.m.me.replica() || w.rules.removed >= 2 || w.part.side != nil {
 		return
 	}
 	for _, o := range w.nodes {
@@ -175,7 +194,7 @@ func (w *simWorld) removeNode(n *simNode) {
 	id := n.m.me.ID
 	n.crash(false)
 	n.never = true
-	f := &simForgetting{id: id, lives: map[int32]int32{}}
+	f := &simForgetting{id: id, cuts: w.part.serial, lives: map[int32]int32{}}
 	for _, o := range w.nodes {
 		if o.never {
 			continue
@@ -197,6 +216,7 @@ func (w *simWorld) removeNode(n *simNode) {
 type simForgetting struct {
 	id    wire.ID
 	lives map[int32]int32
+	cuts  int // serial of the last cut when it began: what waits in a cut may come after the time of forgetting
 	left  int
 }
 
@@ -205,7 +225,7 @@ func (w *simWorld) forgotten(f *simForgetting, o *simNode, after uint64) {
 		return
 	}
 	f.left--
-	if f.left > 0 {
+	if f.left > 0 || w.part.serial != f.cuts {
 		return
 	}
 	for _, n := range w.nodes {

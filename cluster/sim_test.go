@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"cairn/internal/invariant"
 )
 
 // The simulation runs whole clusters of machines in virtual time: with a network that delays, breaks and parts, disks that
@@ -20,7 +22,7 @@ import (
 
 var (
 	simSeed    = flag.Uint64("sim.seed", 1, "first seed")
-	simSeeds   = flag.Int("sim.seeds", 40, "how many seeds")
+	simSeeds   = flag.Int("sim.seeds", 0, "how many seeds; 0: as many as the build has time for")
 	simNodes   = flag.Int("sim.nodes", 12, "nodes of each cluster")
 	simSeconds = flag.Int64("sim.seconds", 120, "virtual seconds of each run")
 	simWire    = flag.Int("sim.wire", 1, "percent of the messages that pass the byte format")
@@ -37,10 +39,7 @@ func (p simPlan) replay() string {
 }
 
 func TestSim(t *testing.T) {
-	seeds := *simSeeds
-	if testing.Short() {
-		seeds = min(seeds, 10)
-	}
+	seeds := simLane()
 	var log func(string)
 	if *simTrace && seeds == 1 {
 		log = func(line string) { fmt.Println(line) }
@@ -69,6 +68,19 @@ func TestSim(t *testing.T) {
 	if sum.wins < int64(seeds)/2 || sum.crashes < int64(seeds) || sum.manualWins == 0 || sum.cuts < int64(seeds) {
 		t.Errorf("too little happened: %s", sum.text())
 	}
+}
+
+// simLane is how many seeds are run: many where checks may cost time, few where each step is slow.
+func simLane() int {
+	switch {
+	case *simSeeds > 0:
+		return *simSeeds
+	case testing.Short() || simRace:
+		return 10
+	case invariant.Enabled:
+		return 500
+	}
+	return 60
 }
 
 // simEach calls f with 0 to n-1, as many at a time as there are processors, until it gives false.
@@ -116,8 +128,8 @@ func TestSimIsDeterministic(t *testing.T) {
 
 // simCounts is what happened in a run.
 type simCounts struct {
-	events, messages, wins, manualWins, takeovers, crashes, stops, cuts, commands, refused, ioErrors, fulls, healMs int64
-	runs, failures                                                                                         int64
+	events, messages, wins, manualWins, takeovers, crashes, stops, cuts int64
+	commands, refused, ioErrors, fulls, healMs, runs, failures          int64
 }
 
 func (c *simCounts) add(o *simCounts) {

@@ -59,7 +59,9 @@ type simWorld struct {
 	nextIP    int
 	healedAt  int64
 	agreedAt  int64 // when all agreed after healing; 0: not yet
-	goalMs    int64
+
+	healedEpoch uint64 // the highest current epoch when faults ended
+	quietFrom   int64  // messages until the last, quiet part of the run
 
 	rules simRules
 }
@@ -146,8 +148,7 @@ func (w *simWorld) form(r *rand.Rand, primaries int) {
 			all[i].Flags, all[i].PrimaryID = nodesconf.Replica, ids[i%primaries].String()
 			continue
 		}
-		first, last := i*slot.Count/primaries, (i+1)*slot.Count/primaries-1
-		all[i].Epoch, all[i].Slots = uint64(i+1), []slot.Range{{First: uint16(first), Last: uint16(last)}}
+		all[i].Epoch, all[i].Slots = uint64(i+1), simShare(i, primaries)
 	}
 	for i, n := range w.nodes {
 		s := &State{Nodes: append([]nodesconf.Node(nil), all...), CurrentEpoch: uint64(primaries)}
@@ -157,6 +158,12 @@ func (w *simWorld) form(r *rand.Rand, primaries int) {
 		n.data.history = simHistory{id: 1 + i%primaries}
 	}
 	w.histories = primaries
+}
+
+// simShare is one primary's share of the slots.
+func simShare(i, primaries int) []slot.Range {
+	first, last := i*slot.Count/primaries, (i+1)*slot.Count/primaries-1
+	return []slot.Range{{First: uint16(first), Last: uint16(last)}}
 }
 
 func (w *simWorld) fail(rule, format string, args ...any) {
@@ -207,7 +214,6 @@ func (w *simWorld) run() {
 		n.start()
 	}
 	if w.plan.quiet {
-		w.until(w.plan.length)
 		return
 	}
 	w.startFaults()

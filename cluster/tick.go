@@ -97,8 +97,8 @@ func (m *Machine) tickPeers(now int64) {
 		}
 		unanswered, silence := now-p.PingSent, now-p.DataAt
 		if p.out != 0 && p.PingSent != 0 && now-p.outAt > m.cfg.NodeTimeout &&
-			unanswered > m.cfg.NodeTimeout/2 && silence > m.cfg.NodeTimeout/2 {
-			m.dropOut(p) // perhaps only the link is dead
+			unanswered > m.cfg.NodeTimeout/2 && (silence > m.cfg.NodeTimeout/2 || unanswered > m.cfg.NodeTimeout) {
+			m.dropOut(p) // perhaps only the link is dead, which shows although the peer's own link is well
 		}
 		switch {
 		case p.out != 0 && p.PingSent == 0 && (now-p.PongAt > interval || deciding && p.votes() && now-p.DataAt > interval):

@@ -44,7 +44,8 @@ func (t *Txn) changed() bool {
 }
 
 // Commit makes the transaction's changes visible and lets the locks go. The end is the log offset that the
-// reply waits for, also when nothing was changed. After ErrRerouted nothing was.
+// reply waits for, also when nothing was changed. After ErrRerouted nothing was. A huge entry is with the kernel when
+// Commit returns: it is not copied, so the bytes given to Log must stay as they are until then.
 func (t *Txn) Commit() (end int64, err error) {
 	if !t.write || !t.changed() {
 		if len(t.events) > 0 && t.s.effects != nil {
@@ -57,6 +58,7 @@ func (t *Txn) Commit() (end int64, err error) {
 
 // CommitEntry is Commit with the entry's bytes as a primary sent them.
 func (t *Txn) CommitEntry(entry []byte) (end int64, err error) {
+	clear(t.long)
 	t.long = t.long[:0] // what the handlers would have logged is not asked for
 	return t.commit(entry)
 }
@@ -71,7 +73,8 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 		t.End()
 		return 0, ErrRerouted
 	}
-	end := t.appendEntry(s.attached(), entry)
+	log := s.attached()
+	end, borrows := t.appendEntry(log, entry)
 	t.publish(rows)
 	s.cut.runlock(t.lane)
 	for _, slot := range t.slots {
@@ -87,6 +90,11 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 	s.unlockSlots(t.slots, true)
 	t.seen = max(t.seen, end)
 	s.nudge()
+	if borrows {
+		// No lock is held any more. Only now may the caller use the memory of its arguments for something else; that the
+		// log has failed meanwhile is told to whoever waits for the end.
+		log.AwaitTaken(end)
+	}
 	return end, nil
 }
 

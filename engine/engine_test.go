@@ -23,10 +23,11 @@ func (l *memLog) Append(e []byte) int64 {
 	return int64(l.Len())
 }
 
-func (l *memLog) AppendParts(parts ...[]byte) int64 {
-	return l.Append(bytes.Join(parts, nil))
+func (l *memLog) AppendParts(parts ...[]byte) (int64, bool) {
+	return l.Append(bytes.Join(parts, nil)), false
 }
 
+func (l *memLog) AwaitTaken(int64)  {}
 func (l *memLog) Reserve(int) error { return nil }
 func (l *memLog) End() int64        { return l.end.Load() }
 func (l *memLog) SyncAll() error    { return nil }

@@ -49,14 +49,16 @@ func (t *Txn) logArgument(a []byte) {
 	t.entry = append(t.entry, '\r', '\n')
 }
 
-// appendEntry hands the whole entry to the log.
-func (t *Txn) appendEntry(log Log, entry []byte) (end int64) {
+// appendEntry hands the whole entry to the log. borrows: see Log.AppendParts.
+func (t *Txn) appendEntry(log Log, entry []byte) (end int64, borrows bool) {
 	if len(t.long) == 0 {
-		return log.Append(entry)
+		if len(entry) < longArgument {
+			return log.Append(entry), false
+		}
+		return log.AppendParts(entry)
 	}
-	base := len(t.entry) - len(entry) // what a single command leaves out in front
-	var parts [][]byte
-	at := base
+	parts := make([][]byte, 0, 2*len(t.long)+1)
+	at := len(t.entry) - len(entry) // what a single command leaves out in front
 	for _, l := range t.long {
 		parts = append(parts, t.entry[at:l.at], l.part)
 		at = l.at

@@ -7,8 +7,11 @@ import "sync/atomic"
 type Log interface {
 	// Append takes one whole entry and gives the offset after it. It never waits for a disk.
 	Append(entry []byte) (end int64)
-	// AppendParts is Append for an entry that lies in pieces.
-	AppendParts(parts ...[]byte) (end int64)
+	// AppendParts is Append for an entry that lies in pieces. borrows says that the log has kept them: they must stay as
+	// they are until AwaitTaken has returned.
+	AppendParts(parts ...[]byte) (end int64, borrows bool)
+	// AwaitTaken waits until the log no longer looks at a borrowed entry that ends at end, also after a failure.
+	AwaitTaken(end int64)
 	// Reserve is called before any lock is taken and waits while the log is behind.
 	Reserve(n int) error
 	// End is the offset after the last entry appended.
@@ -38,7 +41,10 @@ func (r *replayLog) Append([]byte) int64 {
 }
 
 // AppendParts is part of Log.
-func (r *replayLog) AppendParts(...[]byte) int64 { return r.Append(nil) }
+func (r *replayLog) AppendParts(...[]byte) (int64, bool) { return r.Append(nil), false }
+
+// AwaitTaken is part of Log.
+func (r *replayLog) AwaitTaken(int64) {}
 
 func (r *replayLog) Reserve(int) error { return nil }
 func (r *replayLog) End() int64        { return r.end.Load() }

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -136,6 +138,9 @@ type orderedFS struct {
 }
 
 func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.beforeMarker(name); err != nil {
+		return nil, err
+	}
 	file, err := f.FS.Create(name, category)
 	if err != nil || category != flushCategory {
 		return file, err
@@ -143,6 +148,36 @@ func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 	return &orderedFile{file, f.barrier}, nil
 }
 
+// Remove is vfs.FS's.
+func (f *orderedFS) Remove(name string) error {
+	if err := f.beforeMarker(name); err != nil {
+		return err
+	}
+	return f.FS.Remove(name)
+}
+
+// beforeMarker syncs the folder before a marker in it comes or goes. A marker is an empty file whose name says which
+// MANIFEST counts. Pebble syncs the folder once, after it has made the MANIFEST, made its marker and removed the marker
+// before it: a power cut that kept the last name and not the first, or the removal only, would leave a store that
+// does not open. File systems that keep the order of names do not do that; not all promise to.
+func (f *orderedFS) beforeMarker(name string) error {
+	if !strings.HasPrefix(f.PathBase(name), markerPrefix) {
+		return nil
+	}
+	dir, err := f.OpenDir(f.PathDir(name))
+	if err != nil {
+		return fmt.Errorf("sync the folder of %s: %w", name, err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("sync the folder of %s: %w", name, err)
+	}
+	return nil
+}
+
+// markerPrefix begins the names of Pebble's markers.
+const markerPrefix = "marker."
+
+// Unwrap is vfs.FS's.
 func (f *orderedFS) Unwrap() vfs.FS { return f.FS }
 
 type orderedFile struct {

@@ -15,8 +15,9 @@ import (
 // moment leaves the one or the other, whole.
 //
 //	NewReplacement -> PutRecord, PutValue, PutElement ... -> Commit or Abort
+//	NewReplacement -> Expect, PutRow ... -> Commit or Abort
 //
-// Rows come in any order. They are sorted in files beside the store (replace_runs.go), written as tables
+// Rows come in any order, or as another store has them (replace_rows.go). The former are sorted in files beside the store (replace_runs.go), written as tables
 // (replace_tables.go) and taken over in one edit of Pebble's version (replace_commit.go). A folder of that is left by
 // a crash goes at the next start. A Replacement is for one goroutine; the store may be used and written meanwhile.
 //
@@ -43,6 +44,11 @@ type Replacement struct {
 	keys     int64
 	row      []byte
 	over     bool
+
+	// Of rows that come in order, replace_rows.go.
+	ordered     *tableWriter // nil: they come in any
+	orderedRows int64
+	gens        uint64 // above all generations of theirs
 }
 
 // NewReplacement begins another set. ErrReplacing: one is being built already.
@@ -125,12 +131,7 @@ func (r *Replacement) PutRecord(slot uint16, name []byte, rec *layout.Record) er
 	if err := r.put(r.row[:at], r.row[at:]); err != nil {
 		return err
 	}
-	k := Key{Name: name, Rec: *rec}
-	c := &r.counters[slot]
-	c.Keys++
-	c.Large += b2i(rec.Form == layout.Rows)
-	c.Bytes += recordSize(&k)
-	r.keys++
+	r.count(slot, &Key{Name: name, Rec: *rec})
 	if rec.Deadline == 0 {
 		return nil
 	}
@@ -138,9 +139,18 @@ func (r *Replacement) PutRecord(slot uint16, name []byte, rec *layout.Record) er
 	return r.put(r.row)
 }
 
+// count counts a key.
+func (r *Replacement) count(slot uint16, k *Key) {
+	c := &r.counters[slot]
+	c.Keys++
+	c.Large += b2i(k.Rec.Form == layout.Rows)
+	c.Bytes += recordSize(k)
+	r.keys++
+}
+
 func (r *Replacement) put(row []byte, val ...[]byte) error {
-	if r.over {
-		return errors.New("rows added to a data set that is finished")
+	if r.over || r.ordered != nil {
+		return errors.New("rows added to a data set that is finished, or expects them in order")
 	}
 	return r.rows.add(row, val...)
 }
@@ -158,6 +168,9 @@ func (r *Replacement) Abort() error {
 	}
 	r.over = true
 	r.rows.arena, r.rows.held = nil, nil
+	if r.ordered != nil {
+		_ = r.ordered.finish() // its table goes, whatever is amiss with it
+	}
 	err := clearReplacement(r.s.opts.FS, r.s.opts.Dir)
 	r.s.replacing.Store(false)
 	return err

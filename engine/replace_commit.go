@@ -67,8 +67,11 @@ func (s *Store) DropAll(history []byte, offset int64, resetLog func() error) err
 	return r.Commit(history, offset, resetLog)
 }
 
-// tables writes the sorted rows as tables.
+// tables writes the sorted rows as tables; those that came in order are there already.
 func (r *Replacement) tables() ([]string, error) {
+	if r.ordered != nil {
+		return r.ordered.paths, r.ordered.finish()
+	}
 	w := r.s.newTableWriter(r.dir, r.rows.bytes)
 	n := 0
 	err := r.rows.each(func(key, val []byte) error {
@@ -117,6 +120,7 @@ func (s *Store) swapSets(r *Replacement, tables []string, history []byte, offset
 
 // swapHeld is the part of the swap while all slots are held.
 func (s *Store) swapHeld(r *Replacement, tables []string, history []byte, offset int64, resetLog func() error) error {
+	s.reserveGenerations(r.gens)
 	state := layout.State{Applied: offset, NextGen: s.nextGen.Load(), History: history}
 	node, err := s.writeNodeTable(r, state)
 	if err != nil {

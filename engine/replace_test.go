@@ -24,12 +24,13 @@ import (
 type cutLog struct{ end, trimmed atomic.Int64 }
 
 func (l *cutLog) Append(e []byte) int64 { return l.end.Add(int64(len(e))) }
-func (l *cutLog) AppendParts(parts ...[]byte) int64 {
+func (l *cutLog) AppendParts(parts ...[]byte) (int64, bool) {
 	for _, p := range parts {
 		l.end.Add(int64(len(p)))
 	}
-	return l.end.Load()
+	return l.end.Load(), false
 }
+func (l *cutLog) AwaitTaken(int64)         {}
 func (l *cutLog) Reserve(int) error        { return nil }
 func (l *cutLog) End() int64               { return l.end.Load() }
 func (l *cutLog) SyncAll() error           { return nil }

@@ -25,6 +25,7 @@ type Hello struct {
 	EOF           bool   // takes a data set whose end is marked
 	PSYNC2        bool   // takes an id behind +CONTINUE
 	Fork          bool   // can go back to a fork
+	Rows          bool   // takes the data set as rows of this program's
 	RDBOnly       bool   // wants the data set and no stream
 	NoData        bool   // wants no keys in the data set (rdb-filter-only)
 

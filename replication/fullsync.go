@@ -17,9 +17,12 @@ import (
 //	"\n" each second                    while it waits for its turn and for the snapshot
 //	+FULLRESYNC <id> <offset>\r\n       not after SYNC
 //	$EOF:<mark>\r\n <RDB> <mark>        to a replica that announced capa eof
+//	$EOF:<mark>\r\n <rows> <mark>       to one that announced capa cairn-rows-1, too: see package rows
 //	$<length>\r\n <RDB>                 to any other
 //	the stream                          in the first form after the replica's first acknowledgement: read together with
 //	                                    the mark, it would hide it
+//
+// Rows or RDB: the first bytes of the data set say which it is.
 //
 // The length is found by writing the RDB once to nowhere: no file, and no more memory than for the other form.
 
@@ -64,12 +67,12 @@ func (r *Attached) sendDataSet() (from int64, err error) {
 	r.movePin(from)
 	r.p.Full.Add(1)
 	r.p.o.Logf("full resynchronization", "replica", r.name, "offset", from)
-	n, err := r.transfer(snapshot)
+	n, form, err := r.transfer(snapshot)
 	if cerr := snapshot.Close(); err == nil {
 		err = cerr
 	}
 	if err == nil {
-		r.p.o.Logf("data set sent", "replica", r.name, "offset", from, "bytes", n, "ms", time.Since(began).Milliseconds())
+		r.p.o.Logf("data set sent", "replica", r.name, "offset", from, "form", form, "bytes", n, "ms", time.Since(began).Milliseconds())
 	}
 	return from, err
 }
@@ -159,23 +162,28 @@ func (r *Attached) snapshot() (Snapshot, error) {
 	return s, nil
 }
 
-// transfer sends the data set and says how many bytes it has.
-func (r *Attached) transfer(s Snapshot) (n int64, err error) {
-	write := s.WriteRDB
-	if r.h.NoData {
+// transfer sends the data set and says how many bytes it has, in which form.
+func (r *Attached) transfer(s Snapshot) (n int64, form string, err error) {
+	write, form := s.WriteRDB, "RDB"
+	switch {
+	case r.h.NoData:
 		write = writeEmpty
+	case r.h.Rows && r.h.EOF && !r.h.Old && !r.h.RDBOnly:
+		write, form = s.WriteRows, "rows"
 	}
 	if !r.h.Old {
 		id := s.History().ID
 		if err := r.write(fmt.Appendf(nil, "+FULLRESYNC %s %d\r\n", id[:], s.Offset())); err != nil {
-			return 0, err
+			return 0, form, err
 		}
 	}
 	r.state.Store(int32(SyncSending))
 	if r.h.EOF {
-		return r.transferMarked(write, s.Offset())
+		n, err = r.transferMarked(write, s.Offset())
+	} else {
+		n, err = r.transferCounted(write, s.Offset())
 	}
-	return r.transferCounted(write, s.Offset())
+	return n, form, err
 }
 
 // transferMarked sends the data set between marks.

@@ -19,6 +19,8 @@ type Snapshot interface {
 	History() wal.History
 	// WriteRDB writes the data set as RDB in bounded memory. A second call writes as many bytes.
 	WriteRDB(w io.Writer) error
+	// WriteRows writes it as a stream of rows, for a replica that is a node of this program.
+	WriteRows(w io.Writer) error
 	// Close lets go of it.
 	Close() error
 }

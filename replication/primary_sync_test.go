@@ -84,6 +84,31 @@ func TestFullSyncMarked(t *testing.T) {
 	}
 }
 
+// A node of this program gets rows, as long as it is a replica and the end is marked.
+func TestFullSyncRows(t *testing.T) {
+	l := newLab(t, nil)
+	for _, h := range []Hello{
+		{EOF: true, Rows: true, ReplID: []byte("?")},
+		{Rows: true, ReplID: []byte("?")},
+		{EOF: true, Rows: true, RDBOnly: true, ReplID: []byte("?")},
+	} {
+		c := l.join(h)
+		c.line()
+		if !h.EOF {
+			if n, err := strconv.Atoi(strings.TrimPrefix(c.line(), "$")); err != nil || keysOf(t, c.bytes(n)) != 1 {
+				t.Errorf("%+v: no RDB", h)
+			}
+			continue
+		}
+		data := c.markedRDB()
+		if rows := string(data) == "rows"; rows == h.RDBOnly {
+			t.Errorf("%+v: %.20q was sent", h, data)
+		}
+		c.conn.Close()
+		c.closed()
+	}
+}
+
 func TestFullSyncCounted(t *testing.T) {
 	l := newLab(t, nil)
 	l.data.size = 200_000
@@ -217,6 +242,8 @@ func TestSilenceEndsTheLink(t *testing.T) {
 	l := newLab(t, nil)
 	c := l.join(Hello{ReplID: []byte(ownID), Next: 1})
 	c.line()
+	// Online a moment after its line was sent, and silence counts from then on only.
+	testkit.Eventually(t, handPatience, func() bool { return c.r.State() == SyncOnline }, "online")
 	l.tick(time.Now().Add(19 * time.Second))
 	if l.Len() != 1 {
 		t.Fatal("the link ended before repl-timeout")
@@ -378,25 +405,22 @@ func TestSlowReplicaHoldsNothing(t *testing.T) {
 	l := newLab(t, func(o *wal.Options) { o.KeepBytes = 1 << 30 })
 	c := l.join(Hello{ReplID: []byte(ownID), Next: 1})
 	c.line()
-	for range 64 {
+	// More than both ends' buffers of a connection take.
+	const size = 32 << 20
+	for range size >> 20 {
 		l.write(1 << 20)
 	}
-	const size = 64 << 20
 	if sent := c.r.sent.Load(); sent >= size {
 		t.Fatalf("%d bytes were sent to a replica that reads nothing", sent)
 	}
-	buf, at := make([]byte, 1<<20), 0
-	for at < size {
-		n, err := c.rd.Read(buf)
-		if err != nil {
-			t.Fatal(err)
+	want := make([]byte, 1<<20)
+	for i := range want {
+		want[i] = byte(i)
+	}
+	for at := 0; at < size; at += len(want) {
+		if !bytes.Equal(c.bytes(len(want)), want) {
+			t.Fatalf("the stream is not the log somewhere behind offset %d", at)
 		}
-		for i, b := range buf[:n] {
-			if b != byte(at+i) {
-				t.Fatalf("byte %d of the stream is %d", at+i, b)
-			}
-		}
-		at += n
 	}
 }
 

@@ -57,6 +57,11 @@ func (f *fakeSource) Snapshot() (Snapshot, error) {
 func (s *fakeSnapshot) Offset() int64        { return s.offset }
 func (s *fakeSnapshot) History() wal.History { return s.h }
 func (s *fakeSnapshot) Close() error         { s.src.open.Done(); return nil }
+func (s *fakeSnapshot) WriteRows(w io.Writer) error {
+	_, err := io.WriteString(w, "rows")
+	return err
+}
+
 func (s *fakeSnapshot) WriteRDB(w io.Writer) error {
 	if s.src.fail {
 		return errors.New("the key has no form")
@@ -147,6 +152,10 @@ func (l *lab) write(n int) []byte {
 	return b
 }
 
+// handPatience is how long a replica made by hand waits for anything. It never comes to it but on a machine that has
+// much else to do.
+const handPatience = 2 * time.Minute
+
 // hand is a replica made by hand.
 type hand struct {
 	t    *testing.T
@@ -172,7 +181,7 @@ func (l *lab) join(h Hello) *hand {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if err := near.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := near.SetDeadline(time.Now().Add(handPatience)); err != nil {
 		l.t.Fatal(err)
 	}
 	h.Conn, h.Framer, h.Addr = far, resp.NewFramer(resp.Limits{}), far.RemoteAddr().String()
@@ -250,7 +259,7 @@ func (c *hand) closed() {
 	c.t.Helper()
 	select {
 	case <-c.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(handPatience):
 		c.t.Fatal("the link did not end")
 	}
 }

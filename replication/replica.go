@@ -59,6 +59,13 @@ func (e *UnsupportedError) Error() string {
 // ErrAgain is what an Applier's Load returns when the next attempt will find it better prepared.
 var ErrAgain = errors.New("the data is to be sent once more")
 
+// RowsError is about data that came as rows and does not read as such. It is asked for as RDB then.
+type RowsError struct{ Err error }
+
+func (e *RowsError) Error() string { return e.Err.Error() + "; asking for RDB" }
+
+func (e *RowsError) Unwrap() error { return e.Err }
+
 // DivergedError is about an entry that a primary has executed and this node could not: the two do not hold the same.
 // The data is asked for as a whole then.
 type DivergedError struct {
@@ -124,6 +131,7 @@ type Replica struct {
 	// Of the link's goroutine.
 	forget   bool   // what is here cannot be continued: ask for everything
 	diverged bool   // once already
+	noRows   bool   // the data is to come as RDB
 	tries    uint   // since it was up
 	odd      string // said of the handshake last, so that it is not said each second
 }
@@ -218,11 +226,14 @@ func (r *Replica) failed(err error) time.Duration {
 	var unsupported *UnsupportedError
 	var load *loadError
 	var diverged *DivergedError
+	var rows *RowsError
 	switch {
 	case errors.Is(err, errRewound):
 		wait = 0
 	case errors.Is(err, ErrAgain):
 		wait = r.o.retry
+	case errors.As(err, &rows):
+		r.noRows, wait = true, r.o.retry
 	case errors.As(err, &unsupported), errors.As(err, &load):
 		wait = r.o.slowRetry
 	case errors.As(err, &diverged):

@@ -147,6 +147,7 @@ func (s *session) run() error {
 	r := s.r
 	hello := r.o.Hello()
 	hello.TimeoutMs = s.timeout.Milliseconds()
+	hello.Rows = !r.noRows
 	if !r.forget {
 		hello.ID, hello.Offset = r.o.Applier.Position()
 		hello.Fork = hello.ID != ""

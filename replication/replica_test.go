@@ -65,8 +65,11 @@ func (d *fakeData) Load(r io.Reader, id string, offset int64) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if string(b) == "bad" {
+	switch string(b) {
+	case "bad":
 		return errors.New("bad data")
+	case "bad rows":
+		return &RowsError{errors.New("bad rows")}
 	}
 	d.data, d.id, d.offset, d.log = string(b), id, max(offset, 0), ""
 	return nil
@@ -101,6 +104,7 @@ type fakePrimary struct {
 	l    net.Listener
 	conn net.Conn
 	rd   *bufio.Reader
+	rows bool // the replica takes rows
 }
 
 // link starts a link to a primary that the test plays.
@@ -132,6 +136,9 @@ func link(t *testing.T, d *fakeData, edit func(*Options)) (*fakePrimary, *Replic
 	return p, r
 }
 
+// rowsCapa is what a replica that takes rows says behind everything else.
+const rowsCapa = " capa " + psync.RowsCapa
+
 // accept takes the next connection and answers up to PSYNC, whose words it gives.
 func (p *fakePrimary) accept() string {
 	p.t.Helper()
@@ -145,9 +152,12 @@ func (p *fakePrimary) accept() string {
 	_ = p.conn.SetDeadline(time.Now().Add(20 * time.Second))
 	p.rd = bufio.NewReader(p.conn)
 	for _, step := range []string{"PING", "REPLCONF listening-port 6379", "REPLCONF capa eof capa psync2"} {
-		if got := strings.TrimSuffix(p.command(), " capa fork"); got != step {
-			p.t.Fatalf("the replica says %q, want %q", got, step)
+		said := p.command()
+		got, rows := strings.CutSuffix(said, rowsCapa)
+		if got = strings.TrimSuffix(got, " capa fork"); got != step {
+			p.t.Fatalf("the replica says %q, want %q", said, step)
 		}
+		p.rows = rows
 		p.say("+OK\r\n")
 	}
 	return p.command()
@@ -209,6 +219,20 @@ const (
 	idOne = "1111111111111111111111111111111111111111"
 	idTwo = "2222222222222222222222222222222222222222"
 )
+
+// Data that came as rows and cannot be read is asked for as RDB, and not again and again.
+func TestBadRowsAreAskedForAsRDB(t *testing.T) {
+	d := &fakeData{}
+	p, _ := link(t, d, nil)
+	for i, data := range []string{"bad rows", "fine"} {
+		p.accept()
+		if want := i == 0; p.rows != want {
+			t.Fatalf("connection %d: rows are announced: %v", i, p.rows)
+		}
+		p.say(fmt.Sprintf("+FULLRESYNC %s 1000\r\n$%d\r\n%s", idOne, len(data), data))
+	}
+	p.awaitAck(1000)
+}
 
 func TestFullThenPartial(t *testing.T) {
 	d := &fakeData{}

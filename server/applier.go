@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"cairn/engine"
@@ -18,6 +19,8 @@ type applier struct {
 	s     *Server
 	x     *executor
 	ahead *streamAhead
+	// dropped is true while nothing is here because the disk had no room for the primary's data beside the old.
+	dropped atomic.Bool
 }
 
 func newApplier(s *Server) *applier {

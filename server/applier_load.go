@@ -8,6 +8,7 @@ import (
 
 	"cairn/engine"
 	"cairn/replication"
+	"cairn/replication/rows"
 	"cairn/server/command"
 	"cairn/wal"
 )
@@ -28,7 +29,7 @@ func (a *applier) Load(r io.Reader, id string, offset int64) error {
 	}
 	defer next.Abort() //nolint:errcheck // what it leaves goes at the next start
 	br := bufio.NewReaderSize(r, loadReads)
-	if _, err := command.LoadRDB(br, next, command.RDBOptions{Settings: &s.settings}); err != nil {
+	if err := a.read(br, next); err != nil {
 		return a.loadFailed(err)
 	}
 	switch _, err := br.ReadByte(); {
@@ -41,9 +42,30 @@ func (a *applier) Load(r io.Reader, id string, offset int64) error {
 	if err := a.swap(next, id, offset); err != nil {
 		return a.loadFailed(err)
 	}
+	a.dropped.Store(false)
 	s.log.Notice("the primary's data is in place", "keys", keys, "offset", s.wal.End())
 	s.dropReplicas("the data was replaced by the primary's")
 	return nil
+}
+
+// read reads the data, in whichever of its forms it comes.
+func (a *applier) read(br *bufio.Reader, into *engine.Replacement) error {
+	first, err := br.Peek(len(rows.Magic))
+	if rows.Is(first) {
+		err := command.LoadRows(br, into)
+		var format *rows.FormatError
+		var row *engine.RowError
+		var unknown *command.UnloadableError
+		if errors.As(err, &format) || errors.As(err, &row) || errors.As(err, &unknown) {
+			err = &replication.RowsError{Err: err}
+		}
+		return err
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // bare, by io.Reader's contract
+		return err
+	}
+	_, err = command.LoadRDB(br, into, command.RDBOptions{Settings: &a.s.settings})
+	return err
 }
 
 // swap makes next the data, as of offset of the primary's history.
@@ -64,9 +86,11 @@ func (a *applier) loadFailed(err error) error {
 		return err
 	}
 	s.log.Warning("the disk has no room for the primary's data beside the old: the old data is dropped first", "keys", s.store.Keys())
+	a.dropped.Store(true) // before it is so: nobody may take an empty node for one with data
 	h := firstHistory()
 	h.Counter = s.wal.History().Counter + 1
 	if late := s.store.DropAll(appendHistory(nil, h), 0, func() error { return s.wal.Reset(h, 0) }); late != nil {
+		a.dropped.Store(s.store.Keys() == 0)
 		return errors.Join(err, fmt.Errorf("drop the old data: %w", late))
 	}
 	s.dropReplicas("the data was dropped to make room")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
+	"strings"
 
 	"cairn/cluster"
 	"cairn/cluster/bus"
@@ -43,6 +45,9 @@ func (s *Server) loadCluster() error {
 	if !s.ClusterEnabled() {
 		return nil
 	}
+	if err := s.checkBusReach(); err != nil {
+		return err
+	}
 	v := &s.cfg.V
 	d, err := bus.Load(bus.Options{
 		FS: s.fs, Path: s.cfg.Path(v.ClusterConfigFile.Load()), DataDir: s.dataDir(),
@@ -56,6 +61,35 @@ func (s *Server) loadCluster() error {
 	s.bus = d
 	s.log.Notice("Node configuration loaded, I'm " + d.ID())
 	return nil
+}
+
+// checkBusReach says what it means that other machines reach the bus: nothing on it asks who they are. With
+// cluster-bus-port-protected-mode the node does not start then.
+func (s *Server) checkBusReach() error {
+	open := openAddresses(s.cfg.V.Bind.Load())
+	if len(open) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("the cluster bus, port %d, is open to other machines (bind %s), and who reaches it can change the cluster",
+		s.busListens(), strings.Join(open, " "))
+	if s.cfg.V.ClusterBusProtected.Load() {
+		return errors.New(text + ": bind to addresses of this machine alone, or, when a firewall or a private network keeps " +
+			"strangers from that port, set cluster-bus-port-protected-mode no")
+	}
+	s.log.Warning(text + ": let only the cluster's nodes reach that port")
+	return nil
+}
+
+// openAddresses are those of bind that other machines may reach.
+func openAddresses(bind []string) (open []string) {
+	for _, b := range bind {
+		host := strings.TrimPrefix(b, "-")
+		if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+			continue
+		}
+		open = append(open, b)
+	}
+	return open
 }
 
 // startCluster opens the bus to others.

@@ -100,7 +100,12 @@ func primaryData(t *testing.T, n int) []byte {
 func TestPowerLossInFullSync(t *testing.T) {
 	const old, fresh = 300, 350
 	primary := strings.Repeat("ab", 20)
-	for seed := range uint64(4) {
+	asRDB, asRows := primaryData(t, fresh), rowsData(t, fresh)
+	for seed := range uint64(6) {
+		data, some := asRDB, 6
+		if seed >= 4 {
+			data, some = asRows, 1 // far fewer writes
+		}
 		mem := vfs.NewCrashableMem()
 		disk := &cutPointFS{FS: mem}
 		s, err := openOn(t, disk, "always", "boot-0")
@@ -125,12 +130,12 @@ func TestPowerLossInFullSync(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 9))
 		var clones []*vfs.MemFS
 		disk.set(func() {
-			if rnd.IntN(6) == 0 {
+			if rnd.IntN(some) == 0 {
 				clones = append(clones, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rnd.IntN(5) * 25, RNG: rnd}))
 			}
 		})
 		a := newApplier(s)
-		err = a.Load(bytes.NewReader(primaryData(t, fresh)), id, offset)
+		err = a.Load(bytes.NewReader(data), id, offset)
 		disk.set(nil)
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,10 @@ import (
 	"cairn/engine"
 	"cairn/internal/resp"
 	"cairn/replication"
+	"cairn/replication/psync"
+	"cairn/replication/rows"
 	"cairn/server/command"
+	"cairn/server/config"
 	"cairn/wal"
 )
 
@@ -78,7 +81,7 @@ func (src snapshotSource) Snapshot() (replication.Snapshot, error) {
 	}
 	return &snapshot{sn, h, command.RDBInfo{
 		RedisVersion: redisVersion, CreatedSec: time.Now().Unix(), UsedMemory: src.s.memoryUse().used, ReplID: string(h.ID[:]),
-	}}, nil
+	}, src.s.rowsCodec()}, nil
 }
 
 // snapshot is a snapshot of the store, with what its RDB tells beside the data: the same each time it is written.
@@ -86,6 +89,7 @@ type snapshot struct {
 	*engine.Snapshot
 	history wal.History
 	info    command.RDBInfo
+	codec   rows.Codec
 }
 
 // History is part of replication.Snapshot.
@@ -93,6 +97,20 @@ func (sn *snapshot) History() wal.History { return sn.history }
 
 // WriteRDB is part of replication.Snapshot.
 func (sn *snapshot) WriteRDB(w io.Writer) error { return command.WriteRDB(sn.Snapshot, w, sn.info) }
+
+// WriteRows is part of replication.Snapshot.
+func (sn *snapshot) WriteRows(w io.Writer) error { return command.WriteRows(sn.Snapshot, w, sn.codec) }
+
+// rowsCodec is what repl-compression says.
+func (s *Server) rowsCodec() rows.Codec {
+	switch s.cfg.V.ReplCompression.Load() {
+	case config.CompressNo:
+		return rows.Plain
+	case config.CompressZstd:
+		return rows.Zstd
+	}
+	return rows.S2
+}
 
 // ReplConf is REPLCONF as a connection sends it before it becomes a replica. What it says is kept for PSYNC.
 func (s *Server) ReplConf(x *command.Ctx) error {
@@ -142,6 +160,8 @@ func replConf(x *command.Ctx, i int, h *replication.Hello) error {
 			h.PSYNC2 = true
 		case x.Is(i+1, "fork"):
 			h.Fork = true
+		case x.Is(i+1, psync.RowsCapa):
+			h.Rows = true
 		}
 	case x.Is(i, "rdb-only"):
 		n, err := x.Int(i + 1)

@@ -50,8 +50,12 @@ type primaryLink struct {
 func (s *Server) isReplica() bool { return s.role.replica.Load() }
 
 // clusterView is what the link means for the cluster: whether the stream flows, and how long ago the primary was last
-// heard; -1 while the data set here is not complete.
+// heard; -1 while the data set here is not complete, or cannot follow because the disk is nearly full: such a node has
+// nothing to offer as a primary.
 func (l *primaryLink) clusterView() (up bool, age time.Duration) {
+	if l.apply.dropped.Load() || l.apply.s.store.Gate() != nil {
+		return false, -1
+	}
 	st := l.Status()
 	down := st.DownFrom
 	if down.IsZero() {
@@ -68,7 +72,7 @@ func (l *primaryLink) clusterView() (up bool, age time.Duration) {
 
 // behindSince is since when what a link brought is no longer all there is; zero: it never was all.
 func (l *primaryLink) behindSince() time.Time {
-	if l == nil {
+	if l == nil || l.apply.dropped.Load() {
 		return time.Time{}
 	}
 	if l.Up() {

@@ -1,12 +1,20 @@
 package wal
 
-import "cairn/wal/record"
+import (
+	"slices"
+
+	"cairn/wal/record"
+)
 
 // buffer holds what was appended and not yet written, laid out as it will be on disk: blocks with
 // room for their heads, so that a chunk is written as it lies. It is guarded by Log.mu.
+//
+// A huge entry is not copied into it: a chunk that only names the entry (borrowed) keeps its place in the order, and the
+// writer lays it out one real chunk after the other.
 type buffer struct {
 	payloadMax int // longest payload of a block
 	chunkCap   int // bytes of a chunk without the end mark
+	borrowFrom int // entries in parts of so many bytes are borrowed
 	chunks     []*chunk
 	free       []*chunk
 }
@@ -15,7 +23,15 @@ type buffer struct {
 type chunk struct {
 	data   []byte // never grows beyond its capacity
 	blocks []place
-	open   bool // the last block may take more entries
+	open   bool      // the last block may take more entries
+	long   *borrowed // nil, or what is to be written in place of this chunk, which has no data then
+}
+
+// borrowed is an entry, or what is left of it, in memory that its caller leaves as it is until it is written.
+type borrowed struct {
+	parts [][]byte
+	left  int   // bytes
+	start int64 // of what is left, in the stream
 }
 
 // place is where a block lies: its start in the stream and its position.
@@ -31,6 +47,7 @@ func newBuffer(chunkBytes int) buffer {
 	return buffer{
 		chunkCap:   chunkBytes - record.BlockLen,
 		payloadMax: min(record.MaxPayload, chunkBytes-2*record.BlockLen),
+		borrowFrom: 2 * chunkBytes,
 	}
 }
 
@@ -44,40 +61,65 @@ func (b *buffer) add(entry []byte, start int64) {
 		b.put(entry)
 		return
 	}
-	b.addLong([][]byte{entry}, len(entry), start)
+	b.addLong(&borrowed{[][]byte{entry}, len(entry), start})
 }
 
-// addLong appends an entry of total bytes that lies in pieces. One longer than a block gets blocks of its own.
-// Only the last one says that an entry ends there, so that recovery never cuts in the middle of it.
-func (b *buffer) addLong(parts [][]byte, total int, start int64) {
+// borrow appends an entry without a look at its bytes.
+func (b *buffer) borrow(e *borrowed) {
 	b.close()
-	piece := []byte(nil)
-	for total > 0 {
-		n := min(total, b.payloadMax)
-		b.room(n, start)
-		for left := n; left > 0; {
-			for len(piece) == 0 {
-				piece, parts = parts[0], parts[1:]
-			}
-			k := min(left, len(piece))
-			b.put(piece[:k])
-			piece, left = piece[k:], left-k
+	b.chunks = append(b.chunks, &chunk{long: e})
+}
+
+// addLong copies an entry that may be longer than a block.
+func (b *buffer) addLong(e *borrowed) {
+	b.close()
+	for e.left > 0 {
+		c := b.last()
+		if c == nil || !c.takeBlock(e, b) {
+			c = b.newChunk()
+			b.chunks = append(b.chunks, c)
+			c.takeBlock(e, b)
 		}
-		total, start = total-n, start+int64(n)
-		if total > 0 {
-			c := b.chunks[len(b.chunks)-1]
-			c.blocks[len(c.blocks)-1].flags = 0
-		}
-		b.close()
 	}
+}
+
+// takeBlock moves the next block's worth of e into the chunk; false when there is no room for it. An entry longer than a
+// block gets blocks of its own. Only the last one says that an entry ends there, so that recovery never cuts in
+// the middle of it.
+func (c *chunk) takeBlock(e *borrowed, b *buffer) bool {
+	n := min(e.left, b.payloadMax)
+	if c.long != nil || len(c.data)+record.BlockLen+n > b.chunkCap {
+		return false
+	}
+	flags := uint32(0)
+	if n == e.left {
+		flags = record.EndsEntry
+	}
+	c.blocks = append(c.blocks, place{start: e.start, pos: int64(len(c.data)), flags: flags})
+	c.data = c.data[:len(c.data)+record.BlockLen]
+	e.left, e.start = e.left-n, e.start+int64(n)
+	for n > 0 {
+		k := min(n, len(e.parts[0]))
+		c.data = append(c.data, e.parts[0][:k]...)
+		if e.parts[0] = e.parts[0][k:]; len(e.parts[0]) == 0 {
+			e.parts = e.parts[1:]
+		}
+		n -= k
+	}
+	return true
+}
+
+// last is the chunk at the end, or nil.
+func (b *buffer) last() *chunk {
+	if n := len(b.chunks); n > 0 {
+		return b.chunks[n-1]
+	}
+	return nil
 }
 
 // room makes the last block of the last chunk one that takes n bytes more, n at most payloadMax.
 func (b *buffer) room(n int, start int64) {
-	var c *chunk
-	if len(b.chunks) > 0 {
-		c = b.chunks[len(b.chunks)-1]
-	}
+	c := b.last()
 	if c != nil && c.open {
 		last := c.blocks[len(c.blocks)-1]
 		inBlock := len(c.data) - int(last.pos) - record.BlockLen
@@ -85,8 +127,9 @@ func (b *buffer) room(n int, start int64) {
 			return
 		}
 	}
-	if c == nil || len(c.data)+record.BlockLen+n > b.chunkCap {
+	if c == nil || c.long != nil || len(c.data)+record.BlockLen+n > b.chunkCap {
 		c = b.newChunk()
+		b.chunks = append(b.chunks, c)
 	}
 	c.blocks = append(c.blocks, place{start: start, pos: int64(len(c.data)), flags: record.EndsEntry})
 	c.data = c.data[:len(c.data)+record.BlockLen]
@@ -100,32 +143,43 @@ func (b *buffer) put(p []byte) {
 
 // close keeps later entries out of the last block.
 func (b *buffer) close() {
-	if len(b.chunks) > 0 {
-		b.chunks[len(b.chunks)-1].open = false
+	if c := b.last(); c != nil {
+		c.open = false
 	}
 }
 
+// newChunk is an empty chunk.
 func (b *buffer) newChunk() *chunk {
-	var c *chunk
 	if n := len(b.free); n > 0 {
-		c, b.free = b.free[n-1], b.free[:n-1]
-	} else {
-		c = &chunk{data: make([]byte, 0, b.chunkCap+record.BlockLen)}
+		c := b.free[n-1]
+		b.free = b.free[:n-1]
+		return c
 	}
-	b.chunks = append(b.chunks, c)
-	return c
+	return &chunk{data: make([]byte, 0, b.chunkCap+record.BlockLen)}
 }
 
-// take hands out everything buffered.
-func (b *buffer) take() []*chunk {
-	chunks := b.chunks
-	b.chunks = nil
-	return chunks
+// take hands out what the next round writes, and where that ends, if there is anything: everything buffered, but a
+// borrowed entry goes by itself, lest those before it wait for it.
+func (b *buffer) take() (chunks []*chunk, end int64) {
+	n := slices.IndexFunc(b.chunks, func(c *chunk) bool { return c.long != nil })
+	switch {
+	case len(b.chunks) == 0:
+		return nil, -1
+	case n == 0:
+		n = 1
+	case n < 0:
+		n = len(b.chunks)
+	}
+	chunks = b.chunks[:n:n]
+	if b.chunks = b.chunks[n:]; len(b.chunks) == 0 {
+		b.chunks = nil
+	}
+	return chunks, chunks[n-1].end()
 }
 
 // giveBack returns a chunk for reuse.
 func (b *buffer) giveBack(c *chunk) {
-	if len(b.free) < maxFreeChunks {
+	if len(b.free) < maxFreeChunks && c.long == nil {
 		c.data, c.blocks, c.open = c.data[:0], c.blocks[:0], false
 		b.free = append(b.free, c)
 	}
@@ -149,6 +203,9 @@ func (c *chunk) seal(seed record.Seed, synced int64) []byte {
 
 // end is the stream offset behind the chunk's last byte.
 func (c *chunk) end() int64 {
+	if c.long != nil {
+		return c.long.start + int64(c.long.left)
+	}
 	last := c.blocks[len(c.blocks)-1]
 	return last.start + int64(len(c.data)) - last.pos - record.BlockLen
 }

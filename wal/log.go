@@ -1,7 +1,8 @@
 // Package wal keeps the node's replication stream on disk, addressed by byte offset.
 //
 // Shape. The stream is a sequence of entries (one whole command, or MULTI to EXEC), which this
-// package never looks into. Append copies an entry into memory and returns the offset behind it.
+// package never looks into. Append copies an entry into memory and returns the offset behind it;
+// AppendParts borrows a huge one from its caller until it is written.
 // Wait hands everything buffered to the kernel with one write, or to stable storage with one
 // fsync, for all who wait at that moment: whoever finds nobody at work does the work for the rest.
 // On disk the stream is a chain of segment files; package record draws them. A segment says which
@@ -24,6 +25,7 @@
 package wal
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,8 +115,10 @@ func (l *Log) Append(entry []byte) (end int64) {
 	return end
 }
 
-// AppendParts is Append for an entry that lies in several pieces.
-func (l *Log) AppendParts(parts ...[]byte) (end int64) {
+// AppendParts is Append for an entry that lies in several pieces. One of a megabyte or more is not copied: borrowed
+// says that the log keeps the parts and that their bytes must stay as they are until AwaitTaken has returned. So
+// a value of hundreds of megabytes exists once, and nobody waits for it to be copied under a lock.
+func (l *Log) AppendParts(parts ...[]byte) (end int64, borrows bool) {
 	n := 0
 	for _, p := range parts {
 		n += len(p)
@@ -123,8 +127,11 @@ func (l *Log) AppendParts(parts ...[]byte) (end int64) {
 	end = l.end.Load()
 	switch {
 	case l.failed.Load() != nil || n == 0:
+	case n >= l.buf.borrowFrom:
+		l.buf.borrow(&borrowed{slices.Clone(parts), n, end})
+		borrows = true
 	case n > l.buf.payloadMax:
-		l.buf.addLong(parts, n, end)
+		l.buf.addLong(&borrowed{slices.Clone(parts), n, end})
 	default:
 		l.buf.room(n, end)
 		for _, p := range parts {
@@ -134,7 +141,21 @@ func (l *Log) AppendParts(parts ...[]byte) (end int64) {
 	end += int64(n)
 	l.end.Store(end)
 	l.mu.Unlock()
-	return end
+	return end, borrows
+}
+
+// AwaitTaken returns when the log no longer looks at the parts of a borrowed entry that ends at end: they are with the
+// kernel, or the log has failed and nobody is writing. Whether they are safe is another question: see Wait.
+func (l *Log) AwaitTaken(end int64) {
+	if l.waitWritten(end) == nil {
+		return
+	}
+	// Whoever writes at this moment may be at that very entry. Nobody begins to after the failure.
+	l.mu.Lock()
+	l.acquire(&l.writing)
+	l.writingTo = -1
+	l.writing.done()
+	l.mu.Unlock()
 }
 
 // reserveSyncAgeMs is how old the last sync may be before writes wait, with EverySec. Redis waits

@@ -69,7 +69,7 @@ func TestAppendParts(t *testing.T) {
 			parts, whole = append(parts, p), append(whole, p...)
 		}
 		m.add(whole)
-		if end := l.AppendParts(parts...); end != m.end() {
+		if end, _ := l.AppendParts(parts...); end != m.end() {
 			t.Fatalf("AppendParts returned %d, want %d", end, m.end())
 		}
 	}

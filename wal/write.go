@@ -44,20 +44,45 @@ func (l *Log) waitWritten(end int64) error {
 	}
 }
 
-// writeOut writes everything buffered at its start. The caller holds the write baton.
+// writeOut writes a round of what is buffered. The caller holds the write baton, and looks whether there is more.
 func (l *Log) writeOut() error {
 	if f := l.failed.Load(); f != nil {
 		return f
 	}
 	l.mu.Lock()
-	chunks := l.buf.take()
-	l.writingTo = l.end.Load()
+	chunks, end := l.buf.take()
+	l.writingTo = end
 	synced := l.synced.Load()
 	l.mu.Unlock()
 	for i, c := range chunks {
 		chunks[i] = nil // written chunks of a huge entry need not wait for its end
-		if err := l.writeChunk(c, synced); err != nil {
+		var err error
+		if c.long != nil {
+			err = l.writeLong(c.long, synced)
+		} else {
+			err = l.writeChunk(c, synced)
+		}
+		if err != nil {
 			return l.fail(err)
+		}
+	}
+	return nil
+}
+
+// writeLong lays a borrowed entry out in chunks and writes them. It ends early when the log fails meanwhile: the lender
+// gets its memory back all the sooner.
+func (l *Log) writeLong(e *borrowed, synced int64) error {
+	for e.left > 0 {
+		if f := l.failed.Load(); f != nil {
+			return f
+		}
+		l.mu.Lock()
+		c := l.buf.newChunk()
+		l.mu.Unlock()
+		for c.takeBlock(e, &l.buf) && e.left > 0 {
+		}
+		if err := l.writeChunk(c, synced); err != nil {
+			return err
 		}
 	}
 	return nil

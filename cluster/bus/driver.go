@@ -56,7 +56,7 @@ type Options struct {
 	Data      cluster.Data
 	Node      Node
 	SendLimit int64 // cluster-link-sendbuf-limit, bytes; 0: none but maxQueued
-	// Failed is told, once, that the state cannot be saved any more.
+	// Failed is told, once, that the state cannot be saved any more. It may call Close.
 	Failed func(error)
 	// Clock gives Unix time in milliseconds, and must never jump. nil: what the system says when the Driver is made, and
 	// from then on what has passed: somebody who sets the system's clock changes no timeout.
@@ -74,7 +74,7 @@ type Driver struct {
 	machine   *cluster.Machine
 	links     map[cluster.LinkID]*link
 	lastIn    cluster.LinkID // last even number given out
-	strangers []*link // those that others opened and whose node is not known yet, oldest first
+	strangers []*link        // those that others opened and whose node is not known yet, oldest first
 	saved     uint64
 	held      []cluster.Send // wait for a save
 	overLimit int64          // links closed because too much waited

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	// maxQueued is how much waits to be sent on a link that this node opened, whatever the operator allows, bytes.
+	// maxQueued is how much waits to be sent on a link, whatever the operator allows, bytes.
 	maxQueued = 256 << 20
-	// maxAnswers is that of a link which a member opened. There it gets answers to its pings alone: one that asks and does
-	// not read is cut off.
-	maxAnswers = 1 << 20
+	// memberAnswers is how much waits on a link that a member opened when no more is read from it.
+	memberAnswers = 1 << 20
 	// strangerAnswers is that of a link whose node is not known.
 	strangerAnswers = 16 << 10
 	// writePiece is how much a peer must take within its patience, bytes.
@@ -60,21 +59,30 @@ func (l *link) enqueue(b []byte) {
 	if l.shutup {
 		return
 	}
-	limit := int64(maxQueued)
-	switch {
-	case l.out:
-	case l.known.Load():
-		limit = maxAnswers
-	default:
-		limit = strangerAnswers
-	}
-	if l.queued > 0 && l.queued+int64(len(b)) > limit {
+	if l.queued > 0 && l.queued+int64(len(b)) > maxQueued {
 		l.end()
 		return
 	}
 	l.queue = append(l.queue, b)
 	l.queued += int64(len(b))
-	l.work.Signal()
+	l.work.Broadcast()
+}
+
+// awaitReader waits until a peer that asked has read most of the answers. On a link that it opened it gets nothing else, so
+// who does not read is not read from, until the writer's patience ends the link.
+func (l *link) awaitReader() {
+	if l.out {
+		return
+	}
+	limit := int64(strangerAnswers)
+	if l.known.Load() {
+		limit = memberAnswers
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.queued > limit && !l.shutup {
+		l.work.Wait()
+	}
 }
 
 // waiting is how many bytes wait to be sent.
@@ -136,7 +144,9 @@ func (l *link) write() {
 func (l *link) next(sent int64) (batch net.Buffers, size int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queued -= sent
+	if l.queued -= sent; sent > 0 {
+		l.work.Broadcast()
+	}
 	for len(l.queue) == 0 && !l.shutup {
 		l.work.Wait()
 	}

@@ -38,8 +38,27 @@ func TestDriversMeet(t *testing.T) {
 		defer a.Driver.mu.Unlock()
 		return len(a.strangers) == 0
 	}, "no link is a stranger's")
+	old := a.linksWith(b)
 	a.KillLinks(idOf(b.port), true, true)
+	for at, l := range a.linksWith(b) {
+		if old[at] == l {
+			t.Errorf("link %d is there although it was killed", at)
+		}
+	}
 	testkit.Eventually(t, soon, func() bool { return len(a.Links()) == 4 && a.knows(idOf(b.port), idOf(c.port)) }, "killed links come back")
+}
+
+// linksWith gives the links with another member.
+func (m *member) linksWith(other *member) map[cluster.LinkID]*link {
+	m.Driver.mu.Lock()
+	defer m.Driver.mu.Unlock()
+	out := map[cluster.LinkID]*link{}
+	for at, l := range m.links {
+		if peer, ok := m.machine.LinkPeer(at); ok && peer.String() == idOf(other.port) {
+			out[at] = l
+		}
+	}
+	return out
 }
 
 // TestRestart: a node that comes back is the one that it was.

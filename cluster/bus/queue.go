@@ -17,7 +17,6 @@ type nodeQueue struct {
 	onDisk  uint64 // last save
 	lost    bool   // there will be no other save
 	closed  bool
-	failed  bool // nothing will be on disk any more
 
 	notes     []cluster.Note
 	lostNotes int

@@ -51,6 +51,7 @@ func (d *Driver) read(l *link) (err error) {
 	in := bufio.NewReaderSize(l.conn, readBuffer)
 	var frame []byte
 	for {
+		l.awaitReader()
 		if err := d.awaitFrame(l, in); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (s *saver) run(d *Driver) {
 		}
 		if err := d.file.save(state); err != nil {
 			d.queue.noMoreSaves()
-			d.o.Failed(err)
+			go d.o.Failed(err) // not waited for, because it may call Close, which waits for this goroutine
 			return
 		}
 		d.persisted(seq)

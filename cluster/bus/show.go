@@ -47,15 +47,18 @@ func (d *Driver) OverLimit() int64 {
 	return d.overLimit
 }
 
-// KillLinks ends the links with a node: those to it, those from it. For tests of clients of this node.
+// KillLinks ends the links with a node: those to it, those from it. None of them is there any more when it returns. For
+// tests of clients of this node.
 func (d *Driver) KillLinks(id string, to, from bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for at, l := range d.links {
-		if peer, ok := d.machine.LinkPeer(at); ok && peer.String() == id && (l.out && to || !l.out && from) {
-			l.shut()
+	d.with(func(now int64) (effects []cluster.Effect) {
+		for at, l := range d.links {
+			if peer, ok := d.machine.LinkPeer(at); ok && peer.String() == id && (l.out && to || !l.out && from) {
+				d.forget(at)
+				effects = append(effects, d.machine.Closed(now, at)...)
+			}
 		}
-	}
+		return effects
+	})
 }
 
 // dropFilter is a type of message that is to be ignored, for tests.

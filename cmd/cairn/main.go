@@ -51,7 +51,7 @@ func run(args []string) int {
 	root.SetArgs(args[1:])
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "cairn: %v\n", err)
-		if _, _, unknown := root.Find(args[1:]); unknown != nil && meantServer(args[1:]) {
+		if !isCommand(root, args[1:]) && meantServer(args[1:]) {
 			more := ""
 			if len(args) > 2 {
 				more = " ..." // which may hold a password
@@ -61,6 +61,11 @@ func run(args []string) int {
 		return 1
 	}
 	return status
+}
+
+// isCommand says that the first argument is a command of ours, whatever else was wrong.
+func isCommand(root *cobra.Command, args []string) bool {
+	return len(args) > 0 && slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] })
 }
 
 // meantServer says that the arguments are those of redis-server: a file, or a directive.

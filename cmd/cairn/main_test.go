@@ -19,12 +19,12 @@ import (
 const startLimit = 30 * time.Second
 
 // programs are the built binaries; TestMain removes them.
-type programs struct{ cairn, crash string }
+type programs struct{ cairn, crash, bars, chaos string }
 
 // built returns where TestMain put them. TEST_CAIRN_BINARY names another cairn to test.
 func built() programs {
 	dir := os.Getenv(builtDir)
-	p := programs{cairn: filepath.Join(dir, "cairn"), crash: filepath.Join(dir, "crash")}
+	p := programs{cairn: filepath.Join(dir, "cairn"), crash: filepath.Join(dir, "crash"), bars: filepath.Join(dir, "bars"), chaos: filepath.Join(dir, "chaos")}
 	if other := os.Getenv("TEST_CAIRN_BINARY"); other != "" {
 		p.cairn = other
 	}
@@ -42,7 +42,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	out, err := exec.Command("go", "build", "-tags", buildTags, "-o", dir+string(filepath.Separator), "cairn/cmd/cairn", "cairn/tools/crash").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", buildTags, "-o", dir+string(filepath.Separator), "cairn/cmd/cairn", "cairn/tools/crash", "cairn/tools/bars", "cairn/tools/chaos").CombinedOutput()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		return 1

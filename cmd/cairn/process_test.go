@@ -134,6 +134,9 @@ func TestSecondNode(t *testing.T) {
 		if r.code == 0 || r.stderr == "" {
 			t.Errorf("%s: status %d, standard error %q; want a failure that says why", c.name, r.code, r.stderr)
 		}
+		if want := "data folder " + filepath.Join(dir, "cairn") + " is used by the node with pid " + strconv.Itoa(n.Pid()); c.name == "same folder" && !strings.Contains(r.stderr, want) {
+			t.Errorf("standard error %q, want %q", r.stderr, want)
+		}
 		if want := "cairn: cannot listen on port " + c.port + ": address already in use\n"; c.name == "same port" && r.stderr != want {
 			t.Errorf("standard error %q, want %q", r.stderr, want)
 		}

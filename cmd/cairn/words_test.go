@@ -31,7 +31,9 @@ func TestWords(t *testing.T) {
 		{"server --port", 1, "", "port: needs a value"},
 		{"server --maxmemry 1gb", 1, "", "did you mean maxmemory?"},
 		{"server --maxdata 1gb", 1, "", "limits on data are not supported yet"},
-		{"server --replicaof 10.0.0.1 6379", 1, "", `replicaof "10.0.0.1" "6379": replication is not supported yet`},
+		{"up --help", 0, "cairn up --replicas 0 --port 30000", ""},
+		{"down --help", 0, "cairn down --wipe", ""},
+		{"up --nosuch", 1, "", "cairn: unknown flag: --nosuch\n"},
 	} {
 		r := runToEnd(t, built().cairn, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.stdout, c.stdout) || !strings.Contains(r.stderr, c.stderr) || c.stderr == "" && r.stderr != "" {

@@ -122,7 +122,7 @@ func (l *Lock) Release() error { return l.file.Close() }
 
 // Holder returns the process that has the folder: 0 and false when none has, 0 and true when it cannot be told which.
 func Holder(folder string) (pid int, held bool, err error) {
-	f, err := os.OpenFile(filepath.Join(folder, lockName), os.O_RDWR, 0)
+	f, err := os.Open(filepath.Join(folder, lockName))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false, nil
 	}

@@ -15,6 +15,7 @@ type Hello struct {
 	Offset         int64  // of the last byte here
 	Failover       bool   // the primary is to hand its role over first
 	Fork           bool   // a primary that went another way from some offset on may say so
+	Rows           bool   // the data may come as rows of this program's
 	TimeoutMs      int64  // repl-timeout
 }
 
@@ -157,6 +158,9 @@ func (h *Handshake) greetings() (out []byte) {
 	words := []string{"REPLCONF", "capa", "eof", "capa", "psync2"}
 	if h.hello.Fork {
 		words = append(words, "capa", "fork")
+	}
+	if h.hello.Rows {
+		words = append(words, "capa", RowsCapa)
 	}
 	return appendWords(out, words...)
 }

@@ -22,6 +22,10 @@ package psync
 // MaxLine is the longest line of a handshake, bytes without its end.
 const MaxLine = 1024
 
+// RowsCapa is the capability to take a data set as rows of this program's, in the first version of their stream. Other
+// primaries pass over it.
+const RowsCapa = "cairn-rows-1"
+
 // stepMs bounds each step of the handshake but the last: a primary that accepts a connection and says nothing.
 // While a primary makes its snapshot ready it may take Hello.TimeoutMs from one sign of life to the next.
 const stepMs = 5000

@@ -17,6 +17,7 @@ func ownRows() []param {
 		memory("recovery-log-size", "0", 16<<20, 16<<30, own|auto),
 		number("apply-interval", "1000", 1, 60_000, "ms", own),
 		param{name: "repl-pin-limit", kind: kindPercent, def: "10%", max: maxLong, unit: "bytes or percent", flags: own},
+		enum("repl-compression", "s2", own, "s2", "zstd", "no"),
 		param{name: "disk-reserve", kind: kindPercent, def: "0", max: maxLong, unit: "bytes or percent", flags: own | auto},
 		number("unauthenticated-timeout", "10", 0, math.MaxInt32, "s", own),
 	)

@@ -104,6 +104,7 @@ type Values struct {
 	ReplPingPeriod         Int                `directive:"repl-ping-replica-period"`
 	ReplBacklogSize        Int                `directive:"repl-backlog-size"` // effective, never 0
 	ReplPinLimit           Size               `directive:"repl-pin-limit"`    // percent of the disk
+	ReplCompression        Enum[Compression]  `directive:"repl-compression"`
 	ReplDisableNoDelay     Bool               `directive:"repl-disable-tcp-nodelay"`
 	ReplDisklessLoad       Enum[DisklessLoad] `directive:"repl-diskless-load"`
 	MinReplicasToWrite     Int                `directive:"min-replicas-to-write"`
@@ -132,6 +133,7 @@ type Values struct {
 	ClusterAnnounceTLSPort  Int                `directive:"cluster-announce-tls-port"`
 	ClusterAnnounceBusPort  Int                `directive:"cluster-announce-bus-port"`
 	ClusterEndpointType     Enum[EndpointType] `directive:"cluster-preferred-endpoint-type"`
+	ClusterBusProtected     Bool               `directive:"cluster-bus-port-protected-mode"`
 
 	// Watching.
 	NotifyKeyspaceEvents    Notify `directive:"notify-keyspace-events"`
@@ -161,6 +163,8 @@ type (
 	Sanitize int32
 	// DisklessLoad is how a replica takes a full copy.
 	DisklessLoad int32
+	// Compression is how a full copy between two nodes of this program is packed.
+	Compression int32
 	// EndpointType is what CLUSTER SLOTS names a node by.
 	EndpointType int32
 	// ShutdownFlags say how a signal ends the server; 0 is the default way.
@@ -231,6 +235,13 @@ const (
 	LoadDisabled DisklessLoad = iota
 	LoadOnEmptyDB
 	LoadSwapDB
+)
+
+// Values of Compression.
+const (
+	CompressS2 Compression = iota
+	CompressZstd
+	CompressNo
 )
 
 // Values of EndpointType.

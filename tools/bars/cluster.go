@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -12,25 +13,26 @@ import (
 
 const (
 	clusterLimit = 60 * time.Second // for anything a cluster is to reach; no bar is near it
-	nodeTimeout  = 2 * time.Second
+	nodeTimeout  = 2 * time.Second  // of which the bars speak
 	shards       = 3
 )
 
-// cluster starts three primaries with a replica each. What both servers keep is on disk; neither rewrites what it keeps.
-func (l *lab) cluster(name string, program []string, args ...string) (*node.Cluster, error) {
-	return l.clusterOf(node.ClusterSpec{
-		Program: program, Args: args, Dir: filepath.Join(l.dir, name), Primaries: shards, Replicas: 1, Timeout: nodeTimeout,
-	})
+// timeoutFlag declares the flag of the node timeout.
+func timeoutFlag(f *flag.FlagSet) *time.Duration {
+	return f.Duration("node-timeout", nodeTimeout, "cluster-node-timeout; the bars are for 2 s")
 }
 
-func (l *lab) clusterOf(s node.ClusterSpec) (*node.Cluster, error) {
-	c, err := node.StartCluster(s, clusterLimit)
+// cluster starts three primaries with a replica each.
+func (l *lab) cluster(s side, timeout time.Duration) (*node.Cluster, error) {
+	c, err := node.StartCluster(node.ClusterSpec{
+		Program: s.program, Args: s.args, Dir: filepath.Join(l.dir, s.name), Primaries: shards, Replicas: 1, Timeout: timeout,
+	}, clusterLimit)
 	l.atEnd(c.Close)
 	if err != nil {
 		for _, m := range c.Members {
 			err = fmt.Errorf("%w\n%s says:\n%s", err, m.Name, m.Output(500))
 		}
-		return nil, fmt.Errorf("create a cluster: %w", err)
+		return nil, fmt.Errorf("create a cluster of %s: %w", s.name, err)
 	}
 	return c, nil
 }

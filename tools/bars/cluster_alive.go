@@ -39,6 +39,7 @@ func prepareAlive(f *flag.FlagSet) func(l *lab) error {
 	f.Float64Var(&o.gb, "gb", 5, "how many `GB` are written and flushed")
 	f.IntVar(&o.fields, "fields", 2_000_000, "of the hash")
 	f.DurationVar(&o.tail, "tail", 5*time.Second, "how long others go on asking after each")
+	timeout := timeoutFlag(f)
 	quick := f.Bool("quick", false, "0.1 GB, 200 000 fields")
 	return func(l *lab) error {
 		if *quick {
@@ -47,8 +48,7 @@ func prepareAlive(f *flag.FlagSet) func(l *lab) error {
 		if err := l.wantFree(int64(o.gb*6*(1<<30)) + 4<<30); err != nil {
 			return err
 		}
-		s := l.cairnSide("512mb")
-		c, err := l.cluster(s.name, s.program, s.args...)
+		c, err := l.cluster(l.cairnSide("512mb"), *timeout)
 		if err != nil {
 			return err
 		}
@@ -209,9 +209,9 @@ func (o *aliveOptions) measure(l *lab, c *node.Cluster) error {
 		longest, flags := p.take()
 		for i, role := range []string{"primary", "replica"} {
 			what := fmt.Sprintf("%s (%v): longest PING, %s", phase.name, took, role)
-			l.verdict(what, ms(longest[i]), "< 250 ms", longest[i] < pingBar)
+			l.timed(what, ms(longest[i]), "< 250 ms", longest[i] < pingBar)
 		}
-		l.verdict(phase.name+": who suspects whom", fmt.Sprint(len(flags)), "0", len(flags) == 0)
+		l.timed(phase.name+": who suspects whom", fmt.Sprint(len(flags)), "0", len(flags) == 0)
 		for text, n := range flags {
 			l.figure("  "+text, strconv.Itoa(n)+" times")
 		}

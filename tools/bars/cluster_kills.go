@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"cairn/internal/datadir"
 	"cairn/tools/node"
 )
 
@@ -176,12 +177,12 @@ func (k *killedSync) kill(after time.Duration) error {
 
 // biggest names what in a folder takes most of the space.
 func biggest(dir string) (names []string) {
-	entries, err := os.ReadDir(filepath.Join(dir, "cairn"))
+	entries, err := os.ReadDir(datadir.Of(dir, ""))
 	if err != nil {
 		return []string{err.Error()}
 	}
 	for _, e := range entries {
-		if n, err := node.FolderBytes(filepath.Join(dir, "cairn", e.Name())); err == nil {
+		if n, err := node.FolderBytes(filepath.Join(datadir.Of(dir, ""), e.Name())); err == nil {
 			names = append(names, e.Name()+" "+mb(n))
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,7 @@ import (
 // sends a key and WAIT 1, and nothing of what WAIT answered for may be lost.
 
 const (
-	writerBatch = 8
+	writerBatch = 8   // keys in a pipeline
 	writerValue = 200 // bytes
 	writerPause = 2 * time.Millisecond
 	retryPause  = 10 * time.Millisecond // a client library waits a little, too
@@ -28,9 +27,10 @@ const (
 
 // written is an acknowledged key.
 type written struct {
-	at   time.Time
-	by   string // address of the node
-	safe bool   // a replica has it, WAIT said
+	asked time.Time // when it was first sent
+	at    time.Time
+	by    string // address of the node
+	safe  bool   // a replica has it, WAIT said
 }
 
 // clusterWriter is one writer. acks is safe to read when its goroutine has ended.
@@ -42,6 +42,7 @@ type clusterWriter struct {
 	router *node.Router
 	values values
 
+	asked  time.Time    // when the next key was first sent, zero before
 	acks   []written    // of key i
 	newest atomic.Int64 // Unix nanoseconds of the newest acknowledgement
 	by     atomic.Pointer[string]
@@ -89,50 +90,55 @@ func (e errReply) Error() string { return "error reply: " + string(e) }
 
 // write sends the next keys once.
 func (w *clusterWriter) write() error {
-	var commands [][]string
-	n := len(w.acks)
+	n, batch := len(w.acks), writerBatch
 	if w.wait {
-		commands = [][]string{{"SET", w.key(n), w.value(n)}, {"WAIT", "1", waitMillis}}
-	} else {
-		for i := range writerBatch {
-			commands = append(commands, []string{"SET", w.key(n + i), w.value(n + i)})
-		}
+		batch = 1
+	}
+	var commands [][]string
+	for i := range batch {
+		commands = append(commands, []string{"SET", w.key(n + i), w.value(n + i)})
+	}
+	if w.asked.IsZero() {
+		w.asked = time.Now()
 	}
 	replies, addr, err := w.router.Try(w.key(n), commands...)
 	now := time.Now()
 	for _, reply := range replies {
-		if reply.Kind == resp.KindInt {
-			w.acks[len(w.acks)-1].safe = reply.Int >= 1
-			continue
-		}
 		if text := reply.Err(); text != "" {
-			if err == nil {
-				err = errReply(text)
-			}
-			break
+			return errReply(text)
 		}
-		w.acks = append(w.acks, written{at: now, by: addr})
+		w.acks = append(w.acks, written{asked: w.asked, at: now, by: addr})
 	}
 	if len(w.acks) > n {
 		w.by.Store(&addr)
 		w.newest.Store(now.UnixNano())
+		w.asked = time.Time{} // what is left of the batch begins a new one
+	}
+	if err == nil && w.wait {
+		return w.await(n, addr)
 	}
 	return err
 }
 
-// longestGap is the longest time without an acknowledgement between from and to.
-func (w *clusterWriter) longestGap(from, to time.Time) (gap time.Duration) {
-	last := from
+// await asks whether a replica has key n. It is a command of its own: the key is acknowledged without it, and right after a
+// failover there is no replica. WAIT means the connection that wrote; Router has one to each node, and returns an error
+// when it breaks.
+func (w *clusterWriter) await(n int, by string) error {
+	replies, addr, err := w.router.Try(w.key(n), []string{"WAIT", "1", waitMillis})
+	if err == nil && addr == by {
+		w.acks[n].safe = replies[0].Kind == resp.KindInt && replies[0].Int >= 1 // a node that is a replica now refuses
+	}
+	return err
+}
+
+// longestWait is the longest time that a key acknowledged after from waited for that, with all tries.
+func (w *clusterWriter) longestWait(from time.Time) (wait time.Duration) {
 	for _, a := range w.acks {
-		if a.at.After(to) {
-			break
-		}
-		if a.at.After(last) {
-			gap = max(gap, a.at.Sub(last))
-			last = a.at
+		if a.at.After(from) {
+			wait = max(wait, a.at.Sub(a.asked))
 		}
 	}
-	return max(gap, to.Sub(last))
+	return wait
 }
 
 // losses is what became of what was acknowledged.
@@ -176,21 +182,29 @@ func (w *clusterWriter) verify(killed string) (l losses, err error) {
 			}
 		}
 	}
-	l.acked = len(w.acks)
+	if l, err = judge(w.acks, missing, killed); err != nil {
+		err = fmt.Errorf("keys %s: %w", w.head, err)
+	}
+	return l, err
+}
+
+// judge says what the missing of the acknowledged keys mean, which are in the order of their writes.
+func judge(acks []written, missing []bool, killed string) (l losses, err error) {
+	l.acked = len(acks)
 	tail := false
-	for i, a := range w.acks {
+	for i, a := range acks {
 		if a.safe {
 			l.safe++
 		}
 		switch {
 		case missing[i] && a.by != killed:
-			return l, fmt.Errorf("%s: acknowledged by %s, which still serves, and lost", w.key(i), a.by)
+			return l, fmt.Errorf("key %d was acknowledged by %s, which still serves, and is lost", i, a.by)
 		case missing[i] && a.safe:
 			l.lostSafe++
 		case missing[i]:
 			l.lostTail++
 		case tail && a.by == killed:
-			return l, fmt.Errorf("%s is there, and an earlier one is lost: not the end of the stream is missing", w.key(i))
+			return l, fmt.Errorf("key %d is there, and an earlier one is lost: not the end of the stream is missing", i)
 		}
 		tail = tail || missing[i]
 	}
@@ -310,11 +324,11 @@ func (l *clusterLoad) outage(shard int, killed string, since time.Time) (longest
 	return longest
 }
 
-// gap is the longest time that a writer of the shard was without an acknowledgement, once they have ended.
-func (l *clusterLoad) gap(shard int, from, to time.Time) (longest time.Duration) {
+// gap is how long a writer of the shard waited for an acknowledgement, at the longest, once they have ended.
+func (l *clusterLoad) gap(shard int, from time.Time) (longest time.Duration) {
 	for _, w := range l.writers {
 		if w.shard == shard {
-			longest = max(longest, w.longestGap(from, to))
+			longest = max(longest, w.longestWait(from))
 		}
 	}
 	return longest
@@ -325,7 +339,7 @@ func (l *clusterLoad) verify(killed string) (sum losses, err error) {
 	for _, w := range l.writers {
 		one, err := w.verify(killed)
 		if err != nil {
-			return sum, fmt.Errorf("shard %d, %s: %w", w.shard, strings.Trim(w.head, ":"), err)
+			return sum, fmt.Errorf("shard %d: %w", w.shard, err)
 		}
 		sum.add(one)
 	}

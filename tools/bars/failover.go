@@ -29,6 +29,7 @@ const (
 func prepareFailover(f *flag.FlagSet) func(l *lab) error {
 	kills := f.Int("kills", 10, "of each server")
 	beside := f.Bool("beside", true, "kill redis-server, too")
+	timeout := timeoutFlag(f)
 	quick := f.Bool("quick", false, "three kills, cairn alone")
 	return func(l *lab) error {
 		if *quick {
@@ -41,7 +42,7 @@ func prepareFailover(f *flag.FlagSet) func(l *lab) error {
 		if *beside {
 			sides = append(sides, redisSide())
 		}
-		return measureFailover(l, sides, *kills)
+		return measureFailover(l, sides, *timeout, *kills)
 	}
 }
 
@@ -54,12 +55,12 @@ type failoverRun struct {
 	fulls   int64 // full syncs of nodes that came back
 }
 
-func measureFailover(l *lab, sides []side, kills int) error {
+func measureFailover(l *lab, sides []side, timeout time.Duration, kills int) error {
 	var runs []*failoverRun
 	for _, s := range sides {
-		c, err := l.cluster(s.name, s.program, s.args...)
+		c, err := l.cluster(s, timeout)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return err
 		}
 		runs = append(runs, &failoverRun{side: s, cluster: c})
 	}
@@ -143,22 +144,20 @@ func comeBack(c *node.Cluster, shard int, m *node.Member) (fulls int64, err erro
 
 func (r *failoverRun) report(l *lab, all []*failoverRun) {
 	median, longest := medianTime(r.outages), slices.Max(r.outages)
-	figure := func(what, measured, bar string, ok bool) {
-		if what = r.name + ": " + what; r.bar {
-			l.verdict(what, measured, bar, ok)
-		} else {
-			l.figure(what, measured)
-		}
+	timed, verdict := l.timed, l.verdict
+	if !r.bar {
+		timed = func(what, measured, _ string, _ bool) { l.figure(what, measured) }
+		verdict = timed
 	}
-	figure(fmt.Sprintf("writes again, median of %d kills", len(r.outages)), ms(median), "<= 4.2 s", median <= failoverMedian)
-	figure("writes again, longest", ms(longest), "<= 6 s", longest <= failoverMax)
-	figure(fmt.Sprintf("lost of %d with WAIT 1", r.sum.safe), fmt.Sprint(r.sum.lostSafe), "0", r.sum.lostSafe == 0)
+	timed(fmt.Sprintf("%s: writes again, median of %d kills", r.name, len(r.outages)), ms(median), "<= 4.2 s", median <= failoverMedian)
+	timed(r.name+": writes again, longest", ms(longest), "<= 6 s", longest <= failoverMax)
+	verdict(fmt.Sprintf("%s: lost of %d with WAIT 1", r.name, r.sum.safe), fmt.Sprint(r.sum.lostSafe), "0", r.sum.lostSafe == 0)
 	l.figure(fmt.Sprintf("%s: lost of %d without, all of them the last", r.name, r.sum.acked-r.sum.safe), fmt.Sprint(r.sum.lostTail))
 	l.figure(r.name+": full syncs of killed primaries that came back", fmt.Sprint(r.fulls))
 	for _, other := range all {
 		if r.bar && !other.bar {
 			theirs := medianTime(other.outages)
-			l.verdict("median beside "+other.name, ms(median), "<= "+ms(theirs), median <= theirs)
+			l.timed("median beside "+other.name, ms(median), "<= "+ms(theirs), median <= theirs)
 		}
 	}
 }

@@ -23,7 +23,7 @@ primary continues without a full sync.
 
 const (
 	gapBar      = 500 * time.Millisecond
-	manualLimit = 15 * time.Second
+	manualLimit = 30 * time.Second // an election, when nobody hands over, is to end within it
 )
 
 type manualOptions struct {
@@ -39,6 +39,7 @@ func prepareManual(f *flag.FlagSet) func(l *lab) error {
 	f.IntVar(&o.expiry, "expire", 50_000, "keys that expire each second")
 	f.DurationVar(&o.lasting, "lasting", 8*time.Second, "how long keys expire")
 	f.BoolVar(&o.beside, "beside", false, "measure redis-server, too")
+	timeout := timeoutFlag(f)
 	quick := f.Bool("quick", false, "one round of each, 5 000 keys expire a second")
 	return func(l *lab) error {
 		if *quick {
@@ -52,7 +53,7 @@ func prepareManual(f *flag.FlagSet) func(l *lab) error {
 			sides = append(sides, redisSide())
 		}
 		for _, s := range sides {
-			c, err := l.cluster(s.name, s.program, s.args...)
+			c, err := l.cluster(s, *timeout)
 			if err != nil {
 				return err
 			}
@@ -98,7 +99,7 @@ func (o *manualOptions) measure(l *lab, s side, c *node.Cluster) error {
 			l.figure(what+"full syncs", fmt.Sprint(fulls))
 			continue
 		}
-		l.verdict(what+"longest gap", ms(longest), "<= 500 ms", longest <= gapBar)
+		l.timed(what+"longest gap", ms(longest), "<= 500 ms", longest <= gapBar)
 		l.verdict(what+"lost", fmt.Sprint(lost), "0", lost == 0)
 		l.verdict(what+"full syncs", fmt.Sprint(fulls), "0", fulls == 0)
 	}
@@ -116,6 +117,8 @@ type handover struct {
 	old, next *node.Member
 	from      time.Time // of what the gap is sought in
 	before    int64     // full syncs that the next primary had given
+
+	cpu [2]time.Duration // of both, at the last look
 
 	gap   time.Duration
 	lost  losses
@@ -150,7 +153,7 @@ func (h *handover) round(change func(h *handover) error) error {
 	if err := errors.Join(h.lab.pause(failoverWarm), load.end()); err != nil {
 		return err
 	}
-	h.gap = load.gap(h.shard, h.from, time.Now().Add(-failoverWarm/2))
+	h.gap = load.gap(h.shard, h.from)
 	if err := h.cluster.AwaitSteady(clusterLimit); err != nil {
 		return fmt.Errorf("%w; %s says:\n%s\n%s says:\n%s", err, h.old.Name, h.old.Output(2<<10), h.next.Name, h.next.Output(2<<10))
 	}
@@ -205,7 +208,16 @@ func (h *handover) expiring(perSecond int, lasting time.Duration) error {
 	if over := time.Unix(0, late.Load()).Sub(first); over > 0 {
 		return fmt.Errorf("%w: too slow: %d keys took %v longer to load than they live", errMachine, all, over)
 	}
+	if err := h.lab.pause(time.Until(first)); err != nil {
+		return err
+	}
+	if err := h.cost(0); err != nil {
+		return err
+	}
 	if err := h.lab.pause(time.Until(first.Add(lasting / 3))); err != nil {
+		return err
+	}
+	if err := h.cost(time.Since(first)); err != nil {
 		return err
 	}
 	h.from = time.Now()
@@ -216,6 +228,28 @@ func (h *handover) expiring(perSecond int, lasting time.Duration) error {
 		return err
 	}
 	return h.cluster.Await(clusterLimit, func() error { return gone(h.next, keys) })
+}
+
+// cost tells how far the replica is behind, and what processor time both have used in a while since the last call.
+func (h *handover) cost(while time.Duration) error {
+	var cpu [2]time.Duration
+	var at [2]int64
+	for i, m := range []*node.Member{h.old, h.next} {
+		var err error
+		if cpu[i], err = node.CPU(m.Pid()); err != nil {
+			return err
+		}
+		if at[i], err = m.Count("replication", []string{"master_repl_offset", "slave_repl_offset"}[i]); err != nil {
+			return err
+		}
+	}
+	if while > 0 {
+		part := func(i int) string { return fmt.Sprintf("%.0f%%", 100*(cpu[i]-h.cpu[i]).Seconds()/while.Seconds()) }
+		h.lab.figure("  processor while keys expire: primary, replica", part(0)+", "+part(1))
+		h.lab.figure("  replica behind at the failover's start", fmt.Sprintf("%d KB", (at[0]-at[1])>>10))
+	}
+	h.cpu = cpu
+	return nil
 }
 
 // gone asks for some of the keys.

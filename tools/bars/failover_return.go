@@ -20,6 +20,7 @@ counts; the data of both must be equal in the end.
 
 func prepareReturn(f *flag.FlagSet) func(l *lab) error {
 	rounds := f.Int("rounds", 6, "of each kind")
+	timeout := timeoutFlag(f)
 	quick := f.Bool("quick", false, "two rounds of each")
 	return func(l *lab) error {
 		if *quick {
@@ -28,8 +29,7 @@ func prepareReturn(f *flag.FlagSet) func(l *lab) error {
 		if err := l.wantFree(4 << 30); err != nil {
 			return err
 		}
-		s := l.cairnSide("256mb")
-		c, err := l.cluster(s.name, s.program, s.args...)
+		c, err := l.cluster(l.cairnSide("256mb"), *timeout)
 		if err != nil {
 			return err
 		}

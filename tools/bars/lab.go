@@ -22,11 +22,12 @@ type lab struct {
 	program []string
 	dir     string
 
-	undo   []func() // run backwards at the end
-	failed int      // figures beyond their bars
-	shown  bool     // a progress line stands on the terminal
-	isTerm bool
-	last   time.Time // of the last progress line
+	undo    []func() // run backwards at the end
+	failed  int      // figures beyond their bars
+	untimed bool     // figures that depend on the machine have no bars
+	shown   bool     // a progress line stands on the terminal
+	isTerm  bool
+	last    time.Time // of the last progress line
 }
 
 func newLab(ctx context.Context, program []string, parent string) (*lab, error) {
@@ -116,6 +117,15 @@ func (l *lab) verdict(what, measured, bar string, ok bool) {
 		l.failed++
 	}
 	fmt.Printf("%-58s %14s   bar %-16s %s\n", what, measured, bar, word)
+}
+
+// timed is verdict for a figure that a busy machine makes worse.
+func (l *lab) timed(what, measured, bar string, ok bool) {
+	if l.untimed {
+		l.figure(what, measured)
+		return
+	}
+	l.verdict(what, measured, bar, ok)
 }
 
 // figure prints one without a bar.

@@ -88,6 +88,7 @@ func (c subcommand) run(ctx context.Context, args []string) int {
 	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	program := f.String("program", "bin/cairn server", "`program` with its leading arguments")
 	dir := f.String("dir", "", "`folder` to work in; default the system's for temporary files")
+	times := f.Bool("times", true, "hold times and memory against their bars; without, only what is right and wrong")
 	f.Usage = func() {
 		fmt.Fprintf(f.Output(), "usage: go run ./tools/bars %s [flags]\n\n%s\n\nflags:\n", c.name, strings.TrimSpace(c.long))
 		f.PrintDefaults()
@@ -108,6 +109,7 @@ func (c subcommand) run(ctx context.Context, args []string) int {
 		return 2
 	}
 	defer l.close()
+	l.untimed = !*times
 	err = measure(l)
 	l.endProgress()
 	switch {

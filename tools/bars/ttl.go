@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"cairn/internal/datadir"
 	"cairn/tools/node"
 )
 
@@ -81,7 +82,7 @@ func watchEmpty(l *lab, s *server, c *node.Conn, keys int, events *expired) erro
 	empty := time.Duration(-1)
 	for time.Since(written) < ttlFolder {
 		var err error
-		if size, err = node.FolderBytes(filepath.Join(s.Dir, "cairn")); err != nil {
+		if size, err = node.FolderBytes(datadir.Of(s.Dir, "")); err != nil {
 			return err
 		}
 		peak = max(peak, size)
@@ -106,7 +107,7 @@ func watchEmpty(l *lab, s *server, c *node.Conn, keys int, events *expired) erro
 		l.verdict("DBSIZE is 0, after the last write", "never", "<= 90 s", false)
 	}
 	for _, part := range []string{"store", "log"} {
-		n, err := node.FolderBytes(filepath.Join(s.Dir, "cairn", part))
+		n, err := node.FolderBytes(filepath.Join(datadir.Of(s.Dir, ""), part))
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"cairn/internal/datadir"
 	"cairn/internal/slot"
 	"cairn/tools/node"
 )
@@ -323,7 +324,7 @@ func (r *crashRun) checkLog(c *node.Conn) error {
 	if r.o.redis {
 		return nil
 	}
-	size, err := node.FolderBytes(filepath.Join(r.o.dir, "cairn", "log"))
+	size, err := node.FolderBytes(filepath.Join(datadir.Of(r.o.dir, ""), "log"))
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ type Package struct {
 // groups are names for sets of packages in May.
 var groups = map[string][]string{
 	"ground":  {"internal/slot", "internal/resp", "internal/glob", "internal/invariant", "internal/datadir"},
-	"formats": {"engine/layout", "cluster/wire", "cluster/nodesconf", "replication/rdb", "wal/record"},
+	"formats": {"engine/layout", "cluster/wire", "cluster/nodesconf", "replication/rdb", "replication/rows", "wal/record"},
 	"operators": {
 		"tools/admin", "tools/local", "tools/proxy", "tools/console", "tools/convert",
 	},
@@ -66,6 +66,7 @@ var Plan = []Floor{
 		{"cluster/wire", []string{"ground"}},
 		{"cluster/nodesconf", []string{"ground"}},
 		{"replication/rdb", []string{"ground"}},
+		{"replication/rows", nil},
 		{"wal/record", []string{"ground"}},
 	}},
 	{"rows in memory", []Package{
@@ -84,7 +85,7 @@ var Plan = []Floor{
 		{"replication", []string{"replication/psync", "replication/rdb", "wal", "engine", "ground"}},
 	}},
 	{"commands", []Package{
-		{"server/command", []string{"engine", "engine/layout", "replication/rdb", "ground"}},
+		{"server/command", []string{"engine", "engine/layout", "replication/rdb", "replication/rows", "ground"}},
 		{"server/config", []string{"ground"}},
 	}},
 	{"rooms of the server", []Package{
@@ -156,6 +157,7 @@ var Bans = map[string][]Ban{
 	"cluster/wire":      {{"io", noFile}, {"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"cluster/nodesconf": {{"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"replication/rdb":   {{"os", noFile}, {"net", noNet}, {"time", noClock}},
+	"replication/rows":  {{"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"wal/record":        {{"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"engine/cache":      {{"os", noFile}, {"net", noNet}, {"time", noClock}},
 	"engine/pending":    {{"os", noFile}, {"net", noNet}, {"time", noClock}},

@@ -22,17 +22,18 @@ func (e replyError) Error() string { return string(e) }
 
 // conn is a connection to a node. One goroutine uses it.
 type conn struct {
-	net net.Conn
-	in  []byte
+	net   net.Conn
+	limit time.Duration // for one reply
+	in    []byte
 }
 
 // dial connects and gives the password, if there is one.
-func dial(port int, password string) (*conn, error) {
-	n, err := net.DialTimeout("tcp", address(port), replyLimit)
+func dial(port int, password string, limit time.Duration) (*conn, error) {
+	n, err := net.DialTimeout("tcp", address(port), limit)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{net: n}
+	c := &conn{net: n, limit: limit}
 	if password != "" {
 		if _, err := c.do("AUTH", password); err != nil {
 			c.close()
@@ -46,7 +47,7 @@ func (c *conn) close() { _ = c.net.Close() }
 
 // do sends a command and returns its reply; an error reply is a replyError.
 func (c *conn) do(args ...string) (resp.Reply, error) {
-	if err := c.net.SetDeadline(time.Now().Add(replyLimit)); err != nil {
+	if err := c.net.SetDeadline(time.Now().Add(c.limit)); err != nil {
 		return resp.Reply{}, err
 	}
 	if _, err := c.net.Write(resp.AppendCommandStrings(nil, args...)); err != nil {

@@ -161,7 +161,7 @@ func (c *localCluster) up(ctx context.Context) error {
 	if err := c.rec.save(c.dir); err != nil {
 		return err
 	}
-	c.say.title("%d primaries with %s each, in %s", c.rec.Primaries, count(c.rec.Replicas, "replica"), c.dir)
+	c.say.title("%s with %s each, in %s", count(c.rec.Primaries, "primary"), count(c.rec.Replicas, "replica"), c.dir)
 	if running == len(c.nodes) {
 		c.say.phase("starting", "nothing to do, all %d nodes run", running)
 	} else if err := c.start(); err != nil {
@@ -290,6 +290,9 @@ func (c *localCluster) hint(self, command, more string) string {
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
+	}
+	if stem, ok := strings.CutSuffix(thing, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -23,7 +23,6 @@ const (
 	logName  = "node.log"
 	logShown = 2 << 10 // bytes of a log that an error shows
 	pollWait = 20 * time.Millisecond
-	stopWait = 15 * time.Second // for what a failed Up has started
 )
 
 // localNode is one node, running or not. Whether it runs is what the lock of its data folder says: a process id in a file
@@ -37,7 +36,7 @@ type localNode struct {
 
 	conn    *conn
 	id      string
-	role    string // in words
+	role    string        // in words
 	done    chan struct{} // closed when the process that this Up started has ended; nil if it started none
 	status  string        // how it ended, valid once done is closed
 	logFrom int64         // where that process's lines begin in the log
@@ -179,7 +178,7 @@ func (c *localCluster) connect(ctx context.Context) error {
 
 // answers connects to the node, and asks it anything.
 func (n *localNode) answers(password string) error {
-	conn, err := dial(n.port, password)
+	conn, err := dial(n.port, password, replyLimit)
 	if err != nil {
 		if isReply(err) && !strings.HasPrefix(err.Error(), "LOADING") {
 			return final{err} // a wrong password does not become right
@@ -241,89 +240,6 @@ func (n *localNode) logTail() string {
 		return err.Error()
 	}
 	return strings.TrimSpace(string(raw))
-}
-
-// stopStarted ends what this Up has started, since it did not become what was asked for.
-func (c *localCluster) stopStarted() error {
-	if !c.startedAny() {
-		return nil
-	}
-	c.say.step("stopping", "what was started")
-	for _, n := range c.nodes {
-		if n.done != nil {
-			_ = syscall.Kill(n.pid, syscall.SIGTERM) // fails when it has ended
-		}
-	}
-	late := time.NewTimer(stopWait)
-	defer late.Stop()
-	var killed []string
-	stopped := 0
-	for _, n := range c.nodes {
-		if n.done == nil {
-			continue
-		}
-		stopped++
-		select {
-		case <-n.done:
-			continue
-		case <-late.C:
-			late.Reset(0) // the others have had their time as well
-		}
-		_ = syscall.Kill(n.pid, syscall.SIGKILL)
-		<-n.done
-		killed = append(killed, strconv.Itoa(n.port))
-	}
-	c.say.phase("stopping", "%s started before, stopped again", count(stopped, "node"))
-	if len(killed) > 0 {
-		return fmt.Errorf("node %s did not stop within %v and was killed; its log has what was acknowledged", strings.Join(killed, ", "), stopWait)
-	}
-	return nil
-}
-
-// down stops all nodes that run.
-func (c *localCluster) down(ctx context.Context) error {
-	all := c.running()
-	if all == 0 {
-		c.say.phase("stopping", "no node runs in %s", c.dir)
-		return nil
-	}
-	for _, n := range c.nodes {
-		if !n.held {
-			continue
-		}
-		if n.pid == 0 {
-			return fmt.Errorf("node %d runs, but %s does not tell its process id: stop it by hand", n.port, n.data)
-		}
-		if err := syscall.Kill(n.pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("stop node %d, pid %d: %w", n.port, n.pid, err)
-		}
-	}
-	err := poll(ctx, func() error {
-		var left []string
-		for _, n := range c.nodes {
-			if !n.held {
-				continue
-			}
-			pid := n.pid
-			if err := n.look(); err != nil {
-				return final{err}
-			}
-			if n.held {
-				n.pid = pid
-				left = append(left, fmt.Sprintf("node %d (pid %d)", n.port, pid))
-			}
-		}
-		c.say.step("stopping", "%d of %s stopped", all-len(left), count(all, "node"))
-		if len(left) > 0 {
-			return errors.New(strings.Join(left, ", "))
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("stop: %w; kill -9 ends a node, its log has what was acknowledged", err)
-	}
-	c.say.phase("stopping", "%s stopped", count(all, "node"))
-	return nil
 }
 
 // final is an error that waiting does not mend.

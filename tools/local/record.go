@@ -105,9 +105,9 @@ func (r *record) settle(o *UpOptions, dir string, known bool) error {
 	}
 	other := r.Primaries != was.Primaries || r.Replicas != was.Replicas || r.Port != was.Port
 	if other && r.Formed {
-		return fmt.Errorf("%s holds a cluster of %d primaries with %s each, from port %d: leave these flags out to run it, "+
+		return fmt.Errorf("%s holds a cluster of %s with %s each, from port %d: leave these flags out to run it, "+
 			"choose another --dir, or remove it with: %s down --wipe --dir %s",
-			dir, was.Primaries, count(was.Replicas, "replica"), was.Port, o.Self, dir)
+			dir, count(was.Primaries, "primary"), count(was.Replicas, "replica"), was.Port, o.Self, dir)
 	}
 	r.changed = other || r.MemoryBudget != was.MemoryBudget || !slices.Equal(r.Directives, was.Directives)
 	return nil

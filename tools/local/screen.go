@@ -77,7 +77,7 @@ func (s *screen) hint(title string, commands [][2]string) {
 	var b strings.Builder
 	b.WriteString(title + "\n")
 	for _, c := range commands {
-		b.WriteString("  " + s.paint(bold, fmt.Sprintf("%-*s", width, c[0])) + "   " + c[1] + "\n")
+		b.WriteString("  " + s.paint(bold, fmt.Sprintf("%-*s", width, c[0])) + "  " + c[1] + "\n")
 	}
 	s.write(b.String())
 }

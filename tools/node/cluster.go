@@ -20,6 +20,8 @@ type ClusterSpec struct {
 	Primaries int
 	Replicas  int           // of each primary
 	Timeout   time.Duration // cluster-node-timeout
+	// Own gives more directives for the i-th node, which serves on that port; nil: none.
+	Own func(i, port int) []string
 }
 
 // Cluster is nodes that know each other, each in a process of its own. One goroutine uses it.
@@ -53,6 +55,9 @@ func StartCluster(s ClusterSpec, limit time.Duration) (*Cluster, error) {
 			"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(s.Timeout.Milliseconds(), 10),
 			"--cluster-allow-replica-migration", "no", "--enable-debug-command", "yes",
 		}, s.Args...)
+		if s.Own != nil {
+			args = append(args, s.Own(i, port)...)
+		}
 		name := "node-" + strconv.Itoa(i)
 		m := &Member{Name: name, spec: Spec{Program: s.Program, Args: args, Port: port, Dir: filepath.Join(s.Dir, name)}}
 		if m.Process, err = Start(m.spec); err != nil {
