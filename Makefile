@@ -9,7 +9,7 @@ ROUNDS   ?= 10
 BAR      ?= restart latency diskfull ttl idle bench failover return manual lag fullsync alive
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long sim sim-long mixed-long suites suites-cluster bench check clean
+.PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long partitions sim sim-long mixed-long suites suites-cluster bench check clean
 
 help:        ## list the targets
 	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 16

@@ -53,6 +53,14 @@ func (m *Machine) evaluate(now int64) {
 	}
 }
 
+// wake looks at the state first of all when this process has not run for a while. What comes now may have waited in the
+// system's buffers since before another node took over, and must not pass for a sign of life of today.
+func (m *Machine) wake(now int64) {
+	if m.tickedAt != 0 && now-m.tickedAt > m.patience() {
+		m.evaluate(now)
+	}
+}
+
 // reaches says that a node is within reach. A suspicion comes up to a timeout and a half after the last word, because the
 // ping that goes unanswered is sent half a timeout after it; by then a majority may have voted for another primary. So a
 // primary, which must not serve in a minority, counts a node only for about a timeout after it was last heard. What others

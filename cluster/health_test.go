@@ -65,3 +65,28 @@ func TestDeadLinkOfAPeerThatIsWell(t *testing.T) {
 		t.Error("b counts as failed")
 	}
 }
+
+// A primary that was stopped in the middle of everything does not take what waited for it meanwhile for signs of life: it
+// serves again when it has looked around for a while.
+func TestSleeperDoesNotTrustOldNews(t *testing.T) {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29")
+	if !s.state.ok {
+		t.Fatal("not ok at first")
+	}
+	s.now += 10 * testTimeout
+	for _, c := range []byte("bc") {
+		s.say(c, s.word(c, wire.Ping))
+	}
+	if s.state.ok {
+		t.Error("ok right after it woke")
+	}
+	woke := s.now
+	for !s.state.ok {
+		if s.tick(100, 'b', 'c'); s.now-woke > 2*rejoinMaxMs {
+			t.Fatal("never ok again")
+		}
+	}
+	if s.now-woke < min(testTimeout, rejoinMaxMs) {
+		t.Errorf("ok %d ms after it woke", s.now-woke)
+	}
+}

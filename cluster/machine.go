@@ -51,6 +51,7 @@ type Machine struct {
 	version    uint64   // changes with slots, roles, addresses and flags
 
 	ticks    uint64
+	tickedAt int64  // the last one
 	messages uint64 // with gossip, made so far
 	refused  int64  // when a refused epoch was last noted
 	stats    Stats

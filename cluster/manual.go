@@ -97,6 +97,14 @@ func (m *Machine) manualStart(now int64, sender *Peer) {
 		return
 	}
 	held := m.pausedForFailover()
+	if f := &m.manual; f.asker == sender && f.until-now >= m.cfg.ManualTimeout {
+		// It asks again, and the pause lasts long enough, whether it is in force already or not.
+		f.deadline = now + m.cfg.ManualTimeout
+		if held {
+			m.tellPaused(now)
+		}
+		return
+	}
 	m.manual = manual{
 		deadline: now + m.cfg.ManualTimeout,
 		until:    now + pauseFactor*m.cfg.ManualTimeout,

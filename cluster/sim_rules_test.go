@@ -134,6 +134,9 @@ func (w *simWorld) promoted(n *simNode, b *simBefore) {
 	w.counts.wins++
 	n.promotedAt, n.byHand = w.now, b.byHand
 	w.note(n, "has won epoch %d", m.me.Epoch)
+	if w.big {
+		return
+	}
 	if !b.sent {
 		w.fail("quorum", "node %s became a primary without asking for votes", n.name)
 		return

@@ -18,6 +18,7 @@ const (
 
 // Step takes a message that came on a link. The message is the machine's from then on.
 func (m *Machine) Step(now int64, link LinkID, msg *wire.Message) []Effect {
+	m.wake(now)
 	m.receive(now, link, msg)
 	return m.settle(now)
 }

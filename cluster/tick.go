@@ -16,7 +16,8 @@ const (
 
 // Tick is to be called ten times a second.
 func (m *Machine) Tick(now int64) []Effect {
-	m.ticks++
+	m.wake(now)
+	m.ticks, m.tickedAt = m.ticks+1, now
 	m.tickLinks(now)
 	if m.ticks%ticksPerSecond == 0 {
 		m.dropForgotten(now)

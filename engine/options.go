@@ -12,6 +12,12 @@ import (
 // FS is where files live: the machine's file system, or one that tests make fail.
 type FS = vfs.FS
 
+// DiskFS is the system's own.
+func DiskFS() FS { return vfs.Default }
+
+// PlainWrites is the category of files that are none of the store's, for FS.Create.
+const PlainWrites = vfs.WriteCategoryUnspecified
+
 // Options says how a store is opened.
 type Options struct {
 	FS  vfs.FS // nil: the machine's

@@ -137,6 +137,13 @@ func checkSet(t *testing.T, s *Store, tag string, n int) {
 		}
 		txn.End()
 	}
+	checkCounts(t, s, tag, n)
+}
+
+// checkCounts holds the counters of all slots against what a walk finds.
+func checkCounts(t *testing.T, s *Store, tag string, n int) {
+	t.Helper()
+	txn := s.NewTxn()
 	bytes, keys, records := int64(0), int64(0), int64(0)
 	for sl := range uint16(16384) {
 		c := s.SlotCounters(sl)

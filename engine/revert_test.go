@@ -144,6 +144,35 @@ func TestRevertUnderReaders(t *testing.T) {
 	}
 }
 
+// readWhole reads a key of some set, whichever is there, and finds all of its value.
+func readWhole(t *testing.T, s *Store, txn *Txn, name string) {
+	txn.Begin([]uint16{slot.Of([]byte(name))}, false, 1000)
+	k, err := txn.Key([]byte(name))
+	if err != nil {
+		t.Error(err)
+	}
+	if !k.Exists() || k.Rec.Form != layout.Rows {
+		if v, err := txn.Value(k); k.Exists() && (err != nil || len(v) == 0 || v[0] < 'a' || v[0] > 'e') {
+			t.Errorf("%s is %.20q, %v", name, v, err)
+		}
+		txn.End()
+		return
+	}
+	it, err := txn.Elements(k, nil)
+	txn.End()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	rows := 0
+	for ; it.Valid(); it.Next() {
+		rows++
+	}
+	if err := it.Close(); err != nil && !errors.Is(err, ErrReverted) || err == nil && rows != 3 {
+		t.Errorf("%s: %d rows, %v", name, rows, err)
+	}
+}
+
 // Clients read and write while sets take each other's place, snapshots are taken and data is taken back: nothing that
 // they see is half of anything, and the counts are right at the end.
 func TestSwapsUnderLoad(t *testing.T) {
@@ -165,37 +194,13 @@ func TestSwapsUnderLoad(t *testing.T) {
 				default:
 				}
 				name := fmt.Sprint("k", (i*7+c)%300)
-				if i%3 == 0 {
-					writing.RLock()
-					set(t, txn, "w"+name, "written")
-					writing.RUnlock()
+				if i%3 != 0 {
+					readWhole(t, s, txn, name)
 					continue
 				}
-				txn.Begin([]uint16{slot.Of([]byte(name))}, false, 1000)
-				k, err := txn.Key([]byte(name))
-				if err != nil {
-					t.Error(err)
-				}
-				if k.Exists() && k.Rec.Form == layout.Rows {
-					it, err := txn.Elements(k, nil)
-					txn.End()
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					rows := 0
-					for ; it.Valid(); it.Next() {
-						rows++
-					}
-					if err := it.Close(); err != nil && !errors.Is(err, ErrReverted) || err == nil && rows != 3 {
-						t.Errorf("%s: %d rows, %v", name, rows, err)
-					}
-					continue
-				}
-				if v, err := txn.Value(k); k.Exists() && (err != nil || len(v) == 0 || v[0] < 'a' || v[0] > 'e') {
-					t.Errorf("%s is %.20q, %v", name, v, err)
-				}
-				txn.End()
+				writing.RLock()
+				set(t, txn, "w"+name, "written")
+				writing.RUnlock()
 			}
 		})
 	}

@@ -19,10 +19,10 @@ type Staged struct {
 	slot   uint16
 	gen    uint64
 	chunks bool
-	drops  int64      // how often the slot had been dropped when this began
-	db     *pebble.DB // Revert opens another
-	batch  *pebble.Batch
-	piece  int // bytes after which the batch is written
+	drops  int64         // how often the slot had been dropped when this began
+	db     *pebble.DB    // Revert opens another
+	batch  *pebble.Batch // nil while there is nothing to write
+	piece  int           // bytes after which the batch is written
 	rows   int
 	taken  bool
 }
@@ -119,6 +119,9 @@ func (g *Staged) Put(element []byte, val ...[]byte) error {
 		row = layout.AppendElementKey(nil, g.slot, g.gen, element)
 	}
 	g.rows++
+	if g.batch == nil {
+		g.batch = g.db.NewBatch()
+	}
 	if g.batch.Empty() { // a drop of the slot may have taken the list's row
 		if err := g.list(); err != nil {
 			return err
@@ -137,13 +140,13 @@ func (g *Staged) Put(element []byte, val ...[]byte) error {
 	if g.batch.Len() < g.piece {
 		return nil
 	}
-	return g.Finish()
+	return g.flush()
 }
 
 // putLong writes a row that is longer than a piece in a batch of just its size: one that grows to it would hold the
 // row several times.
 func (g *Staged) putLong(row []byte, val [][]byte, size int) error {
-	if err := g.Finish(); err != nil {
+	if err := g.flush(); err != nil {
 		return err
 	}
 	b := g.db.NewBatchWithSize(len(row) + size + 64)
@@ -178,8 +181,8 @@ func (g *Staged) apply(b *pebble.Batch) error {
 	return g.db.Apply(b, pebble.NoSync)
 }
 
-// Finish writes what is left. The value may be adopted then.
-func (g *Staged) Finish() error {
+// flush writes what the batch has.
+func (g *Staged) flush() error {
 	if g.batch.Empty() {
 		return nil
 	}
@@ -188,6 +191,18 @@ func (g *Staged) Finish() error {
 	}
 	g.batch.Reset()
 	return nil
+}
+
+// Finish writes what is left. The value may be adopted then. The batch goes at once: of an MSET a thousand values may wait
+// for their command.
+func (g *Staged) Finish() error {
+	if g.batch == nil {
+		return nil
+	}
+	err := g.flush()
+	err = errors.Join(err, g.batch.Close())
+	g.batch = nil
+	return err
 }
 
 // Gen is the generation of the value's rows.
@@ -213,7 +228,10 @@ func (t *Txn) Adopt(g *Staged) error {
 
 // Close ends the staging. What was not adopted by a commit is dropped later.
 func (g *Staged) Close() error {
-	err := g.batch.Close()
+	var err error
+	if g.batch != nil {
+		err = g.batch.Close()
+	}
 	if !g.taken {
 		g.s.drops.addAt(0, g.slot, g.gen, layout.Drop{Chunks: g.chunks, Count: ^uint64(0)})
 	}

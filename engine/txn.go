@@ -126,6 +126,22 @@ func (t *Txn) reset() {
 	t.events, t.adopted, t.fresh = t.events[:0], t.adopted[:0], t.fresh[:0]
 }
 
+// Large says that the transaction still holds much of its last use: long arguments that others gave it, or values read.
+func (t *Txn) Large() bool {
+	return len(t.long) > 0 || cap(t.arena) > arenaKept || cap(t.entry) > arenaKept
+}
+
+// Forget lets go of all that, if the transaction is not open.
+func (t *Txn) Forget() {
+	if t.open {
+		return
+	}
+	t.reset()
+	for _, k := range t.keys {
+		*k = Key{}
+	}
+}
+
 // Now is the transaction's time in Unix milliseconds, Forever when deadlines do not count.
 func (t *Txn) Now() int64 { return t.now }
 

@@ -95,6 +95,9 @@ type Options struct {
 	Note, Warn func(event string, fields ...any)
 	// Changed is told when the link came up or went down; may be nil. It must not wait for the Replica.
 	Changed func(up bool)
+	// HandedOver is told what a primary answered that was to hand its role over (psync.Hello.Failover). It must not
+	// wait for the Replica.
+	HandedOver func(accepted bool)
 
 	// retry and slowRetry are for tests; see their defaults.
 	retry, slowRetry time.Duration

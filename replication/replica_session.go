@@ -157,6 +157,9 @@ func (s *session) run() error {
 	if err != nil {
 		return err
 	}
+	if hello.Failover && hs.Answered() && r.o.HandedOver != nil {
+		r.o.HandedOver(e.Next != psync.Retry)
+	}
 	switch e.Next {
 	case psync.Continue:
 		if e.ID != "" {

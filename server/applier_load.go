@@ -30,7 +30,7 @@ func (a *applier) Load(r io.Reader, id string, offset int64) error {
 	defer next.Abort() //nolint:errcheck // what it leaves goes at the next start
 	br := bufio.NewReaderSize(r, loadReads)
 	if err := a.read(br, next); err != nil {
-		return a.loadFailed(err)
+		return a.loadFailed(next, err)
 	}
 	switch _, err := br.ReadByte(); {
 	case err == nil:
@@ -40,7 +40,7 @@ func (a *applier) Load(r io.Reader, id string, offset int64) error {
 	}
 	keys := next.Keys()
 	if err := a.swap(next, id, offset); err != nil {
-		return a.loadFailed(err)
+		return a.loadFailed(next, err)
 	}
 	a.dropped.Store(false)
 	s.log.Notice("the primary's data is in place", "keys", keys, "offset", s.wal.End())
@@ -80,8 +80,12 @@ func (a *applier) swap(next *engine.Replacement, id string, offset int64) error 
 
 // loadFailed makes room when two sets of data do not fit the disk: the old one goes, and the next attempt finds an
 // empty node.
-func (a *applier) loadFailed(err error) error {
+func (a *applier) loadFailed(next *engine.Replacement, err error) error {
 	s := a.s
+	// What there is of the new data goes first: it takes room, and the place of what drops the old.
+	if aborted := next.Abort(); aborted != nil {
+		return errors.Join(err, aborted)
+	}
 	if !errors.Is(err, engine.ErrDiskFull) || s.store.Keys() == 0 {
 		return err
 	}

@@ -64,20 +64,34 @@ func (s *Server) loadCluster() error {
 }
 
 // checkBusReach says what it means that other machines reach the bus: nothing on it asks who they are. With
-// cluster-bus-port-protected-mode the node does not start then.
+// cluster-bus-port-protected-mode the node does not start then, and CONFIG SET does not take it.
 func (s *Server) checkBusReach() error {
-	open := openAddresses(s.cfg.V.Bind.Load())
-	if len(open) == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("the cluster bus, port %d, is open to other machines (bind %s), and who reaches it can change the cluster",
-		s.busListens(), strings.Join(open, " "))
-	if s.cfg.V.ClusterBusProtected.Load() {
-		return errors.New(text + ": bind to addresses of this machine alone, or, when a firewall or a private network keeps " +
+	check := func() error {
+		text := s.busReach()
+		if text == "" || !s.cfg.V.ClusterBusProtected.Load() {
+			return nil
+		}
+		return command.Reply(text + ": bind to addresses of this machine alone, or, when a firewall or a private network keeps " +
 			"strangers from that port, set cluster-bus-port-protected-mode no")
 	}
-	s.log.Warning(text + ": let only the cluster's nodes reach that port")
+	if err := check(); err != nil {
+		return err
+	}
+	if text := s.busReach(); text != "" {
+		s.log.Warning(text + ": let only the cluster's nodes reach that port")
+	}
+	s.cfg.OnChange("cluster-bus-port-protected-mode", func(string, string) error { return check() })
 	return nil
+}
+
+// busReach says how other machines reach the bus, "" when they do not.
+func (s *Server) busReach() string {
+	open := openAddresses(s.cfg.V.Bind.Load())
+	if len(open) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the cluster bus, port %d, is open to other machines (bind %s), and who reaches it can change the cluster",
+		s.busListens(), strings.Join(open, " "))
 }
 
 // openAddresses are those of bind that other machines may reach.

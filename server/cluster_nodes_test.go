@@ -339,6 +339,14 @@ func TestBusProtectedMode(t *testing.T) {
 	if want := fmt.Sprintf("port %d, is open to other machines (bind 0.0.0.0)", n.Port+10000); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
+	for bind, want := range map[string]string{"0.0.0.0": "is open to other machines", "127.0.0.1": "+OK"} {
+		c := startServer(t, "cluster-enabled yes", "bind "+bind).dial(t)
+		for value, want := range map[string]string{"no": "+OK", "yes": want} {
+			if got := c.Do("CONFIG", "SET", "cluster-bus-port-protected-mode", value).Raw; !strings.Contains(got, want) {
+				t.Errorf("bind %s, set to %s: %q, want %q", bind, value, got, want)
+			}
+		}
+	}
 	alone := startServer(t, "cluster-enabled yes", "cluster-bus-port-protected-mode yes", "bind 127.0.0.1 -::1")
 	if strings.Contains(alone.log.String(), "open to other machines") {
 		t.Errorf("it warns without a reason:\n%s", alone.log)

@@ -257,7 +257,8 @@ func (s *Server) writeMember(w *resp.Writer, n *cluster.ViewNode) {
 	w.BulkString("ip")
 	w.BulkString(n.IP)
 	w.BulkString("endpoint")
-	s.writePreferred(w, n)
+	address, _ := s.preferred(n) // here Redis has no null for one that is not told
+	w.BulkString(address)
 	if n.Hostname != "" {
 		w.BulkString("hostname")
 		w.BulkString(n.Hostname)

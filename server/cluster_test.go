@@ -21,6 +21,7 @@ func neutral(raw string) string {
 		{`(127\.0\.0\.1)?:\d+@\d+`, "<address>"},
 		{`\$0\r\n\r\n:\d+\r\n|\$9\r\n127\.0\.0\.1\r\n:\d+\r\n`, "<address>"},
 		{`port\r\n:\d+`, "<port>"},
+		{`:2\d{4}\r\n\$40`, "<port>"},
 		{`\$(2\r\nip|8\r\nendpoint)\r\n\$\d+\r\n(127\.0\.0\.1)?\r\n`, "<ip>"},
 		{`replication-offset\r\n:\d+`, "<offset>"},
 		{`\$\d+\r\n(<id> <address>)`, "$1"},

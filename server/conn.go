@@ -19,6 +19,7 @@ const (
 	loginRead      = 4 << 10         // read at once of a client that has not logged in: tiny commands cost several times their bytes
 	loginWriteFrom = 16 << 10        // the same for a client that has not logged in
 	keepBuffer     = 64 << 10        // a larger reply buffer is let go when empty
+	longCommand    = 128 << 10       // a larger buffer to read into held a long command
 )
 
 func sortClients(all []*client) {
@@ -33,6 +34,7 @@ func (c *client) serve() {
 		if !c.read() || !c.runBuffered() {
 			return
 		}
+		c.letGo()
 		if c.s.memory.crowded() && c.framer.Buffered() == 0 {
 			c.rest()
 		}
@@ -44,6 +46,15 @@ func (c *client) serve() {
 			c.s.memory.turn.end(c)
 		}
 	}
+}
+
+// letGo forgets a long command that has been run: its arguments would stay until the next one comes.
+func (c *client) letGo() {
+	if c.txn == nil || c.framer.MemoryBytes() <= longCommand && !c.txn.Large() {
+		return
+	}
+	c.ctx.Args = nil
+	c.txn.Forget()
 }
 
 // rest gives back what a connection that waits does not need. The next command finds it anew, which is why it

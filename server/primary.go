@@ -361,11 +361,7 @@ func (s *Server) infoReplication(w *infoWriter) {
 	for i, st := range all {
 		w.put(fmt.Sprintf("slave%d", i), fmt.Sprintf("ip=%s,port=%d,state=%s,offset=%d,lag=%d", st.IP, st.Port, st.State, st.Acked, st.Lag))
 	}
-	failover := "no-failover"
-	if s.store.Routing().WritesPaused {
-		failover = "waiting-for-sync"
-	}
-	w.put("master_failover_state", failover)
+	w.put("master_failover_state", s.failover.now().String())
 	h, first, end := s.wal.History(), s.wal.First(), s.wal.End()
 	w.put("master_replid", string(h.ID[:]))
 	w.put("master_replid2", string(h.ID2[:]))

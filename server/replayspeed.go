@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"cairn/engine"
 )
 
@@ -50,7 +48,7 @@ func joinSpeed(known int64, bytes int64, took time.Duration) int64 {
 }
 
 // readSpeed gives the speed on file, 0 where there is none.
-func readSpeed(fs vfs.FS, dir string) int64 {
+func readSpeed(fs engine.FS, dir string) int64 {
 	f, err := fs.Open(fs.PathJoin(dir, speedFile))
 	if err != nil {
 		return 0
@@ -68,9 +66,9 @@ func readSpeed(fs vfs.FS, dir string) int64 {
 }
 
 // writeSpeed puts a speed on file, whole or not at all.
-func writeSpeed(fs vfs.FS, dir string, speed int64) error {
+func writeSpeed(fs engine.FS, dir string, speed int64) error {
 	path := fs.PathJoin(dir, speedFile)
-	f, err := fs.Create(path+".new", vfs.WriteCategoryUnspecified)
+	f, err := fs.Create(path+".new", engine.PlainWrites)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -115,5 +113,5 @@ func (s *Server) fileSystem() engine.FS {
 	if s.fs != nil {
 		return s.fs
 	}
-	return vfs.Default
+	return engine.DiskFS()
 }

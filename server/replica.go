@@ -25,6 +25,9 @@ func (s *Server) ReplicaOf(x *command.Ctx) error {
 	if s.loading.Load() {
 		return command.Reply(textLoading)
 	}
+	if s.failover.now() != failoverNone {
+		return command.Reply("ERR REPLICAOF not allowed while failing over.")
+	}
 	if x.Is(1, "no") && x.Is(2, "one") {
 		return s.replicaOfNoOne(x)
 	}

@@ -116,6 +116,7 @@ func (s *Server) follow(host string, port int) (again bool) {
 		Host: host, Port: port, Applier: l.apply,
 		Hello: s.replicaHello, Timeout: func() time.Duration { return time.Duration(s.cfg.V.ReplTimeout.Load()) * time.Second },
 		Dial: s.dialPrimary, TempDir: s.cfg.V.Dir.Load(), Note: s.log.Notice, Warn: s.log.Warning,
+		HandedOver: s.failoverAnswered,
 	})
 	s.role.link.Store(l)
 	l.Start()
@@ -175,6 +176,7 @@ func (s *Server) replicaHello() psync.Hello {
 	if h.Port == 0 {
 		h.Port = int(v.Port.Load())
 	}
+	h.Failover = s.failover.now() == failoverMoving
 	return h
 }
 

@@ -71,6 +71,8 @@ func (s *Server) redirect(c *client, r *engine.Routing, cmd *command.Command, ar
 // refuseDown says what a cluster that is down answers to a command, "" when it is not down, or does not refuse it.
 func (s *Server) refuseDown(r *engine.Routing, cmd *command.Command) string {
 	switch v := &s.cfg.V; {
+	case !r.Down && cmd.Is(command.Write) && s.bus.Slept():
+		return textDown
 	case !r.Down, ofChannels(cmd) && v.ClusterPubSubWhenDown.Load():
 		return ""
 	case ofChannels(cmd) || !v.ClusterReadsWhenDown.Load():

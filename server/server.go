@@ -45,6 +45,7 @@ type Server struct {
 	stats     serverStats
 	memory    clientMemory
 	role      roleState
+	failover  failover
 	drops     slotDrops
 	routes    routeChange
 	admin     adminState

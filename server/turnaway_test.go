@@ -2,6 +2,7 @@ package server
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,5 +35,6 @@ func TestTurnedAway(t *testing.T) {
 // counted is what a section tells of EXEC, GET and SET and of errors, without times.
 func counted(c *testkit.Conn, section string) string {
 	found := regexp.MustCompile(`(cmdstat_(exec|get|set):|errorstat_).*`).FindAllString(c.Do("INFO", section).Raw, -1)
+	slices.Sort(found)
 	return regexp.MustCompile(`usec\w*=[0-9.]+,|\r`).ReplaceAllString(strings.Join(found, " "), "")
 }

@@ -50,11 +50,14 @@ func crashRound(t *testing.T, seed uint64) error {
 		}
 		m.cut(rep.End)
 		for range rng.IntN(60) {
-			size := 1 + rng.IntN(600)
 			if rng.IntN(20) == 0 {
-				size = 10_000
+				x := m.appendLent(t, l, rng, entry(rng, 10_000))
+				if rng.IntN(2) == 0 {
+					x.takeBack(l) // the others are as the crash finds them
+				}
+				continue
 			}
-			end := m.append(t, l, entry(rng, size))
+			end := m.append(t, l, entry(rng, 1+rng.IntN(600)))
 			if rng.IntN(4) == 0 {
 				continue
 			}

@@ -219,11 +219,6 @@ func (m *member) text() string {
 	return b.String()
 }
 
-func (m *member) connect() net.Conn {
-	m.t.Helper()
-	return connect(m.t, m.port)
-}
-
 func connect(t testing.TB, port int) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

@@ -9,6 +9,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -70,6 +71,10 @@ type Driver struct {
 	saver saver
 	queue nodeQueue
 
+	began      time.Time
+	ticked     atomic.Int64 // time since began when the last tick was done, ns
+	sleepLimit atomic.Int64 // ns
+
 	mu        sync.Mutex
 	machine   *cluster.Machine
 	links     map[cluster.LinkID]*link
@@ -114,7 +119,8 @@ func Load(o Options, fresh func() *cluster.State) (*Driver, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster configuration file %s: %w", o.Path, err), file.close())
 	}
-	d := &Driver{o: o, file: file, machine: m, links: map[cluster.LinkID]*link{}}
+	d := &Driver{o: o, file: file, machine: m, links: map[cluster.LinkID]*link{}, began: time.Now()}
+	d.setSleepLimit()
 	d.stop, d.end = context.WithCancel(context.Background())
 	d.saver.init()
 	d.queue.init()
@@ -186,7 +192,24 @@ func (d *Driver) tick() {
 			d.enforceSendLimit()
 			return d.machine.Tick(now)
 		})
+		woke := func() { d.ticked.Store(int64(time.Since(d.began))) }
+		if d.Slept() {
+			d.queue.add(0, nodeTask{then: woke}) // after what the tick found out is in force
+			continue
+		}
+		woke()
 	}
+}
+
+// Slept says that the process has not run for a node timeout: stopped by a signal, or its machine suspended. What it knows
+// of the cluster is then too old for a write, until the next tick has looked around.
+func (d *Driver) Slept() bool {
+	return time.Since(d.began)-time.Duration(d.ticked.Load()) > time.Duration(d.sleepLimit.Load())
+}
+
+// setSleepLimit takes the node timeout. A process that is only slow misses a few ticks, which is no sleep.
+func (d *Driver) setSleepLimit() {
+	d.sleepLimit.Store(int64(max(time.Duration(d.o.Config.NodeTimeout)*time.Millisecond, 10*tickEvery)))
 }
 
 // with runs one call of the machine and what follows from it, and hands out the publications. Bytes from outside may have
@@ -340,6 +363,7 @@ func (d *Driver) Now() int64 { return d.o.Clock() }
 func (d *Driver) Configure(c cluster.Config, sendLimit int64) {
 	d.with(func(now int64) []cluster.Effect {
 		d.o.Config, d.o.SendLimit = c, sendLimit
+		d.setSleepLimit()
 		return d.machine.Configure(now, c)
 	})
 }

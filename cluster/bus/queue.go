@@ -31,6 +31,7 @@ type queued struct {
 type nodeTask struct {
 	effect cluster.Effect
 	view   *cluster.View // of a Route, as it was when the machine decided
+	then   func()        // called instead, if there is no effect
 }
 
 // maxNotes is how many lines wait for the log when its disk is slow; more are counted and dropped.
@@ -131,10 +132,14 @@ func (q *nodeQueue) run(d *Driver) {
 		if lost > 0 {
 			d.o.Node.Note(cluster.Warning, "lines of the cluster lost because the log was too slow")
 		}
-		if task.effect == nil {
-			continue
+		switch {
+		case task.then != nil:
+			task.then()
+		case task.effect == nil:
+			continue // there were lines only
+		default:
+			task.run(d.o.Node)
 		}
-		task.run(d.o.Node)
 		if _, paused := task.effect.(cluster.Pause); paused {
 			// Only now does the offset stand still, and may the replica be told where.
 			d.with(func(now int64) []cluster.Effect { return d.machine.Paused(now) })

@@ -16,6 +16,11 @@ import (
 // its declared length, but hardly more than growStep times what was received: 512
 // MiB cost four moves of 73 MiB together, and a length without data costs 64 KiB.
 //
+// Many long arguments in one command are not moved for each other: from leaveFrom
+// on, a buffer that is full stays behind with the arguments that are complete in
+// it, and only the incomplete one goes on in the next, which is just long enough
+// for it. So a command takes its own length and little more.
+//
 // Shrinking. After a long command the buffer goes at once; after a burst, when
 // quietRounds rounds in a row used less than a quarter of it. Release drops
 // everything.
@@ -25,6 +30,11 @@ const (
 	keepBuffer    = 1 << 20
 	growStep      = 8
 	quietRounds   = 16
+
+	leaveFrom  = 64 << 10  // bytes of complete arguments that are left behind rather than moved
+	exactFrom  = 16 << 10  // an argument that lacks so much gets a buffer of its own length
+	nextBuffer = 256 << 10 // else the next buffer has room for many
+	moveStep   = 1 << 20   // bytes moved at once; copying is not interrupted, and a collector waits for it
 
 	lowRoom   = 512     // less free room than this is not worth a read
 	tailRoom  = 1 << 10 // behind a long argument, for the short ones that follow it
@@ -39,22 +49,60 @@ const (
 func (f *Framer) Space(want int) []byte {
 	want = max(want, 1)
 	f.recycleArgs()
-	if f.start == f.end {
+	if f.Buffered() == 0 {
 		f.rewind()
 	}
-	if size := f.wantSize(want); size != len(f.buf) || f.tight(want) {
+	size, leave := f.plan(want)
+	if leave {
+		f.leave()
+	}
+	if size != len(f.buf) || f.tight(want) {
 		f.move(size)
 	}
 	f.full = false
 	return f.buf[f.end:]
 }
 
+// plan says how large the buffer should be for the next read, and whether it is a
+// new one that leaves the present one behind.
+func (f *Framer) plan(want int) (size int, leave bool) {
+	size = f.wantSize(want)
+	if done := f.pos - f.start; size <= len(f.buf) || done < leaveFrom && (f.before == 0 || done == 0) {
+		return size, false
+	}
+	rest := f.end - f.pos
+	if miss := f.missing(); miss >= exactFrom {
+		return max(f.within(rest+miss+tailRoom), rest+want), true
+	}
+	return rest + max(want+tailRoom, f.missing()+tailRoom, min(f.Buffered(), nextBuffer)), true
+}
+
+// leave makes what is not yet an argument all that the buffer holds.
+func (f *Framer) leave() {
+	f.kept += len(f.buf)
+	f.before += f.pos - f.start
+	f.there = len(f.args) - f.first
+	f.base += int64(f.pos)
+	f.buf = f.buf[f.pos:f.end]
+	f.scan -= f.pos
+	f.end -= f.pos
+	f.start, f.pos = 0, 0
+	f.full, f.quiet, f.high = false, 0, 0
+}
+
 // Room is about how large Space(want) would make the buffer, for who has to ask first.
 func (f *Framer) Room(want int) int {
-	if f.start == f.end && len(f.buf) > keepBuffer {
+	if f.Buffered() == 0 && len(f.buf) > keepBuffer {
 		return initialBuffer
 	}
-	return f.wantSize(max(want, 1))
+	size, leave := f.plan(max(want, 1))
+	if leave {
+		size += len(f.buf)
+	}
+	if f.before > 0 {
+		size += f.kept
+	}
+	return size
 }
 
 // Advance says that n bytes were read into what Space returned. More than there
@@ -69,21 +117,21 @@ func (f *Framer) Advance(n int) {
 
 // Buffered is the number of bytes received that no command returned by Next has
 // used: 0 between commands.
-func (f *Framer) Buffered() int { return f.end - f.start }
+func (f *Framer) Buffered() int { return f.before + f.end - f.start }
 
-// MemoryBytes is what the buffer and the argument headers occupy.
-func (f *Framer) MemoryBytes() int { return len(f.buf) + cap(f.args)*int(argHeader) }
+// MemoryBytes is what the buffers and the argument headers occupy.
+func (f *Framer) MemoryBytes() int { return f.kept + len(f.buf) + cap(f.args)*int(argHeader) }
 
 // Release gives the buffer back if nothing is pending in it, and reports whether
 // it did. A connection calls it when it expects to be idle. It ends the life of
 // all args and raw that Next returned.
 func (f *Framer) Release() bool {
-	if f.start != f.end {
+	if f.Buffered() != 0 {
 		return false
 	}
 	f.recycleArgs()
 	f.rewind()
-	f.buf, f.args = nil, nil
+	f.buf, f.args, f.kept = nil, nil, 0
 	f.quiet, f.high, f.full = 0, 0, false
 	return true
 }
@@ -102,7 +150,7 @@ func (f *Framer) Trim() {
 }
 
 // Pending is Buffered in two parts: bytes of arguments that are whole, and bytes that are no argument yet.
-func (f *Framer) Pending() (parsed, raw int) { return f.pos - f.start, f.end - f.pos }
+func (f *Framer) Pending() (parsed, raw int) { return f.before + f.pos - f.start, f.end - f.pos }
 
 // missing is how many bytes of the argument at pos have not arrived, its CR LF
 // included, or 0 when its length is not known yet.
@@ -146,16 +194,22 @@ func (f *Framer) wantSize(want int) int {
 	if goal <= size && (f.missing() > 0 || pending <= size/2) {
 		return size // moving the pending bytes to the front is enough
 	}
-	next := goal
-	for next > max((pending+2*lowRoom)*growStep, maxReadAhead) {
-		next /= growStep // the last and dearest move is then of an eighth of the whole
-	}
-	if next <= size || size >= maxReadAhead {
+	next := f.within(goal)
+	if next <= size || size >= maxReadAhead && f.missing() < exactFrom {
 		// Each growth is by a share of what is moved, so all moves of a command
-		// together stay proportional to its length.
+		// together stay proportional to its length. A long argument needs no
+		// more than its length: it is the last one that moves with this buffer.
 		next = max(next, size+max(size/4, min(size, keepBuffer)))
 	}
 	return roundSize(max(next, need))
+}
+
+// within bounds a size by what was received.
+func (f *Framer) within(size int) int {
+	for size > max((f.Buffered()+2*lowRoom)*growStep, maxReadAhead) {
+		size /= growStep // the last and dearest move is then of an eighth of the whole
+	}
+	return size
 }
 
 // roundSize rounds short buffers up to a power of two, so that similar commands
@@ -175,7 +229,9 @@ func (f *Framer) move(size int) {
 		copy(f.buf, pending)
 	} else {
 		buf := make([]byte, size)
-		copy(buf, pending)
+		for at := 0; at < len(pending); at += moveStep {
+			copy(buf[at:], pending[at:min(at+moveStep, len(pending))])
+		}
 		f.buf = buf
 		clear(f.args[len(f.args):cap(f.args)]) // no stale header may hold the old buffer
 	}
@@ -188,14 +244,20 @@ func (f *Framer) move(size int) {
 }
 
 // rebaseArgs points the arguments of the unfinished command into the buffer
-// again. Lengths are accepted in their shortest form only, so the place of each
-// argument follows from the lengths before it.
+// again, but for those that were left behind. Lengths are accepted in their
+// shortest form only, so the place of each argument follows from the lengths
+// before it.
 func (f *Framer) rebaseArgs() {
-	at := f.start + 1 + decimals(f.total) + 2
-	for i, arg := range f.args {
+	if len(f.args) <= f.there {
+		return
+	}
+	at := f.start + f.at
+	for i, arg := range f.args[f.there:] {
 		n := len(arg)
-		at += 1 + decimals(n) + 2
-		f.args[i] = f.buf[at : at+n : at+n]
+		if i > 0 {
+			at += 1 + decimals(n) + 2
+		}
+		f.args[f.there+i] = f.buf[at : at+n : at+n]
 		at += n + 2
 	}
 }
@@ -237,6 +299,10 @@ func (f *Framer) recycleArgs() {
 	n := copy(f.args, f.args[f.first:])
 	f.args = f.args[:n]
 	f.first = 0
+	if f.kept > 0 && f.before == 0 { // the command that had those buffers is done with
+		f.kept = 0
+		clear(f.args[n:cap(f.args)])
+	}
 	if n == 0 && cap(f.args) > keepArgs {
 		f.args = nil
 	}
@@ -249,7 +315,7 @@ func (f *Framer) growArgs() bool {
 	size := max(firstArgs, 2*have, min(2*cap(f.args), keepArgs))
 	if size > keepArgs {
 		size = min(size, have+f.left)
-		if int64(f.pos-f.start)+int64(size)*argHeader > f.lim.MaxQuery {
+		if int64(f.before+f.pos-f.start)+int64(size)*argHeader > f.lim.MaxQuery {
 			return f.fail(ErrQueryLimit)
 		}
 	}

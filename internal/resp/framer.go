@@ -88,11 +88,17 @@ type Framer struct {
 	lim Limits
 
 	buf   []byte // the room; its length is its capacity
-	start int    // first byte of the command being parsed
+	start int    // first byte of the command being parsed, or of what is here of it
 	pos   int    // next byte to parse
 	scan  int    // no line end in buf[pos:scan]
 	end   int    // end of what was received
 	base  int64  // stream offset of buf[0]
+
+	// Of a long command the buffers with arguments that are complete stay where they are, and the rest goes on in another.
+	before int // bytes of the command in buffers left behind
+	kept   int // room of those buffers
+	there  int // how many of its arguments lie in them
+	at     int // where the first argument after those begins, behind start
 
 	total int  // arguments declared by the command, 0 between commands
 	left  int  // arguments still missing
@@ -130,8 +136,8 @@ func (f *Framer) SetLimits(lim Limits) { f.lim = lim.withDefaults() }
 // be overwritten in place by then, so what must live longer is copied.
 //
 // raw is the command as received, equal to AppendCommand of args. It is nil for
-// an inline command, and for one with a terminator other than CR LF, which Redis
-// lets pass.
+// an inline command, for one with a terminator other than CR LF, which Redis
+// lets pass, and for a long one that does not lie in one piece.
 func (f *Framer) Next() (args [][]byte, raw []byte, ok bool, err error) {
 	if f.err != nil {
 		return nil, nil, false, f.err
@@ -161,7 +167,7 @@ func (f *Framer) Next() (args [][]byte, raw []byte, ok bool, err error) {
 		if !f.readArgs() {
 			return nil, nil, false, f.err
 		}
-		if !f.odd {
+		if !f.odd && f.before == 0 {
 			raw = f.buf[f.start:f.pos:f.pos]
 		}
 		return f.take(), raw, true, nil
@@ -170,7 +176,7 @@ func (f *Framer) Next() (args [][]byte, raw []byte, ok bool, err error) {
 
 // Offset is the number of bytes of the stream up to the end of the last command
 // that Next returned or skipped.
-func (f *Framer) Offset() int64 { return f.base + int64(f.start) }
+func (f *Framer) Offset() int64 { return f.base + int64(f.start-f.before) }
 
 // take closes the command that was just parsed and returns its arguments.
 func (f *Framer) take() [][]byte {
@@ -179,6 +185,7 @@ func (f *Framer) take() [][]byte {
 	f.start = f.pos
 	f.scan = f.pos
 	f.total, f.left, f.bulk, f.odd = 0, 0, -1, false
+	f.before, f.there = 0, 0
 	return args
 }
 
@@ -234,6 +241,9 @@ func (f *Framer) readArgs() bool {
 		if len(f.args) == cap(f.args) && !f.growArgs() {
 			return false
 		}
+		if len(f.args) == f.first+f.there {
+			f.at = f.pos - f.start
+		}
 		f.args = append(f.args, f.buf[f.pos:stop:stop])
 		f.pos = stop + 2
 		f.scan = f.pos
@@ -266,7 +276,7 @@ func (f *Framer) readBulkLength() bool {
 	if f.lim.Unauthenticated && n > unauthMaxBulk {
 		return f.failText("unauthenticated bulk length")
 	}
-	if n > f.lim.MaxQuery-int64(next-f.start)-2 {
+	if n > f.lim.MaxQuery-int64(f.before+next-f.start)-2 {
 		return f.fail(ErrQueryLimit)
 	}
 	f.pos, f.scan = next, next

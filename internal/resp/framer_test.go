@@ -295,6 +295,51 @@ func TestBigBulkGrowth(t *testing.T) {
 	}
 }
 
+// A command of many arguments takes its own length and little more at any time, however long they are, and a length alone
+// takes nothing.
+func TestManyLongArguments(t *testing.T) {
+	for _, size := range []int{100, 5000, 15_000, 17_000, 63_000, 150_000, 600_000, 1_024_000, 9 << 20} {
+		n := max(4, (12<<20)/size)
+		f := NewFramer(Limits{})
+		src := AppendCommand(nil, slicesOf(n, size)...)
+		largest, moved := 0, f.work
+		for at := 0; at < len(src); {
+			if at > 0 {
+				if _, _, ok, err := f.Next(); ok || err != nil {
+					t.Fatal(ok, err)
+				}
+			}
+			room, before := f.Room(1), f.MemoryBytes()
+			space := f.Space(1)
+			headers := cap(f.args) * int(argHeader)
+			if want := f.MemoryBytes() - headers; room != want && before != 0 {
+				t.Fatalf("%d arguments of %d: room of %d foretold, %d made", n, size, room, want)
+			}
+			if have := f.MemoryBytes() - headers; have > max(growStep*(at+2*lowRoom), maxReadAhead) {
+				t.Fatalf("%d arguments of %d: %d bytes held for %d received", n, size, have, at)
+			}
+			largest = max(largest, f.MemoryBytes()-headers)
+			k := copy(space, src[at:min(len(src), at+50_000)])
+			f.Advance(k)
+			at += k
+		}
+		args, raw, ok, err := f.Next()
+		if !ok || err != nil || raw != nil || !bytes.Equal(AppendCommand(nil, args...), src) {
+			t.Fatalf("%d arguments of %d: %v, %v, raw of %d bytes", n, size, ok, err, len(raw))
+		}
+		if limit := len(src) + len(src)/8 + nextBuffer; largest > limit {
+			t.Errorf("%d arguments of %d: %d bytes held, for %d", n, size, largest, len(src))
+		}
+		if w := f.work - moved; w > int64(len(src)) {
+			t.Errorf("%d arguments of %d: %d bytes looked at or moved, for %d", n, size, w, len(src))
+		}
+		f.Space(1)
+		if f.MemoryBytes() > keepBuffer+keepArgs*int(argHeader) {
+			t.Errorf("%d arguments of %d: %d bytes held after the command", n, size, f.MemoryBytes())
+		}
+	}
+}
+
 // One megabyte in pieces of one byte, and 80,000 arguments in pieces of 100, cost
 // work in proportion to their length.
 func TestWorkIsLinear(t *testing.T) {
@@ -444,6 +489,12 @@ func TestFramerDoesNotAllocate(t *testing.T) {
 
 // Commands of all sizes, in pieces of all sizes, come out as they went in.
 func TestRandomStream(t *testing.T) {
+	split := 0
+	defer func() {
+		if split < 100 {
+			t.Errorf("%d commands did not lie in one piece: the test no longer tests them", split)
+		}
+	}()
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
 		length := func(bits int) int { return rnd.IntN(1 << rnd.IntN(bits+1)) }
@@ -475,16 +526,23 @@ func TestRandomStream(t *testing.T) {
 				if !ok {
 					break
 				}
-				if !bytes.Equal(raw, src[got:got+len(raw)]) || !bytes.Equal(AppendCommand(nil, args...), raw) {
+				again := AppendCommand(nil, args...)
+				if !bytes.Equal(again, src[got:got+len(again)]) || raw != nil && !bytes.Equal(again, raw) {
 					t.Fatalf("seed %d: command at %d came out differently", seed, got)
 				}
-				got += len(raw)
+				got += len(again)
+				if raw == nil {
+					split++
+				}
 				if f.Offset() != int64(got) {
 					t.Fatalf("seed %d: offset %d, want %d", seed, f.Offset(), got)
 				}
 			}
-			if rnd.IntN(10) == 0 {
+			switch rnd.IntN(20) {
+			case 0, 1:
 				f.Release()
+			case 2:
+				f.Trim()
 			}
 		}
 		if got != len(src) || f.Buffered() != 0 {

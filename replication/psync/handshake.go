@@ -69,6 +69,7 @@ type Handshake struct {
 	id       string
 	offset   int64
 	old      bool // PSYNC is unknown over there
+	said     bool // something to PSYNC
 }
 
 // New makes a handshake.
@@ -79,6 +80,9 @@ func (h *Handshake) Deadline() int64 { return h.deadline }
 
 // Old says that the primary knows SYNC only: it wants no acknowledgements, and nothing can be continued later.
 func (h *Handshake) Old() bool { return h.old }
+
+// Answered says that PSYNC was answered, well or not.
+func (h *Handshake) Answered() bool { return h.said }
 
 // Receiving says that the primary was asked for data and has agreed, or may take its time to answer.
 func (h *Handshake) Receiving() bool { return h.state == heading }
@@ -199,6 +203,9 @@ func (h *Handshake) answered(now int64, line []byte) Effect {
 	case len(line) == 0: // it is at work
 		h.deadline = now + h.hello.TimeoutMs
 		return Effect{}
+	}
+	h.said = true
+	switch {
 	case has(line, "+FULLRESYNC"):
 		return h.full(now, line)
 	case has(line, "+CONTINUE"):

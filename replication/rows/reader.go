@@ -133,7 +133,8 @@ func (r *Reader) unpack(codec Codec, raw int) (err error) {
 		r.raw, err = s2.Decode(r.room[:raw], r.stored)
 	case Zstd:
 		if r.zstd == nil {
-			if r.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(frameMost), zstd.WithDecoderLowmem(true)); err != nil {
+			r.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(frameMost), zstd.WithDecoderLowmem(true))
+			if err != nil {
 				return err
 			}
 		}

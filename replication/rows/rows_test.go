@@ -179,3 +179,22 @@ func FuzzReader(f *testing.F) {
 		_, _ = readAll(bytes.NewReader(b), nil) // whatever it says
 	})
 }
+
+// What is known of the codecs: both pack what repeats, zstd also what only has few kinds of bytes.
+func TestPacks(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	hex := make([]byte, 1<<20)
+	for i := range hex {
+		hex[i] = "0123456789abcdef"[rnd.IntN(16)]
+	}
+	again := bytes.Repeat(hex[:1000], 1000)
+	for _, c := range []struct {
+		codec Codec
+		val   []byte
+		most  int // percent of what goes in
+	}{{S2, again, 10}, {Zstd, again, 10}, {Zstd, hex, 60}, {S2, hex, 101}, {Plain, again, 101}} {
+		if got := len(stream(t, c.codec, []row{{[]byte("k"), c.val}})) * 100 / len(c.val); got > c.most {
+			t.Errorf("codec %d packs %d bytes to %d %%, at most %d %% expected", c.codec, len(c.val), got, c.most)
+		}
+	}
+}

@@ -33,7 +33,10 @@ func NewWriter(to io.Writer, codec Codec, h Head) (*Writer, error) {
 	case Plain, S2:
 	case Zstd:
 		var err error
-		w.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(frameBytes), zstd.WithEncoderCRC(false))
+		w.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+			zstd.WithWindowSize(frameBytes), zstd.WithEncoderCRC(false),
+			// Text without repetitions, hex say, gets smaller too. By default this level leaves it as it is.
+			zstd.WithAllLitEntropyCompression(true))
 		if err != nil {
 			return nil, fmt.Errorf("begin a stream of rows: %w", err)
 		}

@@ -26,6 +26,7 @@ type AdminHost interface {
 	MemoryMallocStats(*Ctx) error
 	MemoryPurge(*Ctx) error
 	MemoryStats(*Ctx) error
+	Failover(*Ctx) error
 	PSync(*Ctx) error
 	ReplConf(*Ctx) error
 	ReplicaOf(*Ctx) error
@@ -117,7 +118,7 @@ func replicationCommands() []Command {
 		},
 		{
 			Name: "failover", Arity: -1, Flags: Admin | NoScript | Stale, Group: "server", Since: "6.2.0",
-			Summary: "Hands the role of primary over to a replica.", Run: notSupported("FAILOVER"),
+			Summary: "Hands the role of primary over to a replica.", Run: host(AdminHost.Failover),
 		},
 		{
 			Name: "monitor", Arity: 1, Flags: Admin | NoScript | Loading | Stale, Group: "server", Since: "1.0.0",

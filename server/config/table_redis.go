@@ -160,7 +160,7 @@ func clusterRows() []param {
 		number("cluster-announce-tls-port", "0", 0, maxPort, "", 0),
 		number("cluster-announce-bus-port", "0", 0, maxPort, "", 0),
 		enum("cluster-preferred-endpoint-type", "ip", 0, "ip", "hostname", "unknown-endpoint"),
-		yesNo("cluster-bus-port-protected-mode", "no", immutable),
+		yesNo("cluster-bus-port-protected-mode", "no", 0),
 	}
 }
 

@@ -20,7 +20,6 @@ type network struct {
 	blocked [][]bool // from, to
 	pipes   []*pipe
 	doors   []net.Listener
-	closed  bool
 	tasks   sync.WaitGroup
 }
 

@@ -27,7 +27,8 @@ die() { echo "suites: $*" >&2; exit 2; }
 
 default_units="00-base 03-failover-loop 05-slave-selection 07-replica-migration 08-update-msg 12-replica-migration-2
 15-cluster-slots 18-info unit/cluster/announced-endpoints unit/cluster/failure-marking unit/cluster/hostnames
-unit/cluster/human-announced-nodename unit/cluster/links unit/cluster/misc"
+unit/cluster/human-announced-nodename unit/cluster/links unit/cluster/misc unit/cluster/multi-slot-operations
+unit/cluster/slot-ownership"
 
 [ "${1:-}" != --help ] && [ "${1:-}" != -h ] || { usage; exit 0; }
 [ $# -ge 2 ] || { usage >&2; exit 2; }

@@ -96,10 +96,10 @@ done
 cd "$scratch" || exit 2
 export TERM=dumb LC_ALL=C.UTF-8 # no colours in what is counted below
 
-free_port() { # nobody on it, nor on the bus port above it
+free_port() { # nobody on it, nor on the bus port above it, which are not among those of outgoing connections
   local p
   while :; do
-    p=$((20000 + RANDOM % 12000))
+    p=$((12000 + RANDOM % 10000))
     (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null && continue
     (exec 3<>"/dev/tcp/127.0.0.1/$((p + 10000))") 2>/dev/null && continue
     echo "$p"
