@@ -39,7 +39,6 @@ type simNode struct {
 	disk   simDisk
 	data   simData
 
-	firstLife  bool
 	startedAt  int64
 	promotedAt int64
 	byHand     bool

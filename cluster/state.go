@@ -56,9 +56,6 @@ type report struct {
 	at int64
 }
 
-// has says that all these flags are set.
-func (p *Peer) has(f wire.Flags) bool { return p.Flags&f == f }
-
 // any says that one of these flags is set.
 func (p *Peer) any(f wire.Flags) bool { return p.Flags&f != 0 }
 

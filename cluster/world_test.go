@@ -300,16 +300,6 @@ func (n *node) flags(other *node) wire.Flags {
 	return 0
 }
 
-// noted says whether a node noted a text.
-func (n *node) noted(text string) bool {
-	for _, e := range n.effects {
-		if note, ok := e.(Note); ok && bytes.Contains([]byte(note.Text), []byte(text)) {
-			return true
-		}
-	}
-	return false
-}
-
 // joined makes a cluster of n primaries that share the slots, and waits until all agree.
 func joined(t *testing.T, n int) *world {
 	t.Helper()

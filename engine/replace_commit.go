@@ -145,9 +145,7 @@ func (s *Store) swapHeld(r *Replacement, tables []string, history []byte, offset
 	s.cut.lock()
 	defer s.cut.unlock()
 	s.forgetAll()
-	for i := range r.counters {
-		s.counters.live[i] = r.counters[i]
-	}
+	copy(s.counters.live[:], r.counters[:])
 	s.stands(state)
 	s.durable.Store(offset)
 	s.sinceFlush = 0

@@ -365,8 +365,7 @@ func TestReplacementPowerCut(t *testing.T) {
 		cutting.on.Store(true)
 		err = r.Commit([]byte("history new"), offset, log.resetTo(offset))
 		cutting.on.Store(false)
-		cutting.mu.Lock() // for a file that is being removed in the background
-		cutting.mu.Unlock()
+		cutting.settled()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -405,6 +404,13 @@ type cuttingFS struct {
 	cut func()
 	on  atomic.Bool
 	mu  sync.Mutex
+}
+
+// settled waits for a file that is being removed in the background.
+func (f *cuttingFS) settled() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.on.Store(false)
 }
 
 func (f *cuttingFS) before() {

@@ -87,14 +87,6 @@ func (s *Server) Time(x *command.Ctx) error {
 	return nil
 }
 
-// logEnd is the replication offset; 0 before the log is open.
-func (s *Server) logEnd() int64 {
-	if s.loading.Load() {
-		return 0
-	}
-	return s.wal.End()
-}
-
 // LastSave is LASTSAVE.
 func (s *Server) LastSave(x *command.Ctx) error {
 	x.W.Int(s.admin.lastSave.Load())

@@ -33,8 +33,8 @@ func (s *Server) inCluster() error {
 	switch {
 	case !s.ClusterEnabled():
 		return command.Reply(textNoCluster)
-	case !s.opened.Load():
-		return command.Reply(textLoading) // the bus is there before the data is, but not before the first client
+	case !s.busLoaded.Load():
+		return command.Reply(textLoading) // clients come before the bus does, and the bus before the data
 	}
 	return nil
 }
@@ -59,6 +59,7 @@ func (s *Server) loadCluster() error {
 		return err
 	}
 	s.bus = d
+	s.busLoaded.Store(true)
 	s.log.Notice("Node configuration loaded, I'm " + d.ID())
 	return nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -36,9 +37,10 @@ func words(cmd *command.Command) []string { return strings.Split(cmd.FullName(),
 func TestCommandsWhileLoading(t *testing.T) {
 	n := newServer(t, "cluster-enabled yes")
 	n.loading.Store(true)
-	if err := n.listen(); err != nil {
+	if err := errors.Join(n.loadCluster(), n.listen()); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { n.bus.Close() })
 	c := n.dial(t)
 	for _, cmd := range runnable(n) {
 		args := words(cmd)

@@ -20,15 +20,16 @@ import (
 
 // Server is one node.
 type Server struct {
-	cfg      *config.Config
-	log      *Logger
-	store    *engine.Store
-	wal      *wal.Log
-	primary  *replication.Primary // the replicas attached; nil while loading
-	bus      *bus.Driver          // the cluster; nil without one
-	busRuns  bool                 // it was started
-	table    *command.Table
-	settings command.Settings
+	cfg       *config.Config
+	log       *Logger
+	store     *engine.Store
+	wal       *wal.Log
+	primary   *replication.Primary // the replicas attached; nil while loading
+	bus       *bus.Driver          // the cluster; nil without one
+	busLoaded atomic.Bool
+	busRuns   bool // it was started
+	table     *command.Table
+	settings  command.Settings
 
 	// Tests put a file system of their own under the data, and change sizes that no directive has.
 	fs   engine.FS

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -231,6 +233,66 @@ func TestFailureGivesBorrowedBack(t *testing.T) {
 	if failed < 30 {
 		t.Errorf("the log failed in %d rounds only", failed)
 	}
+}
+
+// While somebody still writes a borrowed entry of a log that a sync has failed meanwhile, its memory is not given back.
+func TestBorrowedIsKeptWhileItIsWritten(t *testing.T) {
+	hold := &heldDisk{syncBegan: make(chan bool), syncEnds: make(chan bool), writeBegan: make(chan bool), writeEnds: make(chan bool)}
+	l, _ := mustOpen(t, testOptions(errorfs.Wrap(newFS(t, vfs.NewMem()), hold)), fresh('a'))
+	small := l.Append([]byte("small"))
+	must(t, l.Wait(small, LevelKernel))
+	hold.armed.Store(true)
+	var others sync.WaitGroup
+	others.Go(func() { _ = l.Wait(small, LevelSynced) })
+	<-hold.syncBegan
+	end, _ := l.AppendParts(make([]byte, 100_000))
+	others.Go(func() { _ = l.Wait(end, LevelKernel) })
+	<-hold.writeBegan
+	hold.syncEnds <- true
+	back := make(chan bool)
+	go func() { l.AwaitTaken(end); close(back) }()
+	for waits := false; !waits; runtime.Gosched() {
+		select {
+		case <-back:
+			t.Fatal("the memory was given back while the entry was being written")
+		default:
+		}
+		l.mu.Lock()
+		waits = l.failed.Load() != nil && l.writing.next != nil
+		l.mu.Unlock()
+	}
+	hold.writeEnds <- true
+	<-back
+	others.Wait()
+	if hold.writes.Load() != 1 || l.Written() == end {
+		t.Errorf("%d writes of the entry after the failure, written %d of %d", hold.writes.Load()-1, l.Written(), end)
+	}
+	_ = l.Close()
+}
+
+// heldDisk, once armed, holds the first sync, which it then fails, and the first write.
+type heldDisk struct {
+	armed                                      atomic.Bool
+	syncs, writes                              atomic.Int32
+	syncBegan, syncEnds, writeBegan, writeEnds chan bool
+}
+
+func (f *heldDisk) String() string { return "held disk" }
+
+func (f *heldDisk) MaybeError(op errorfs.Op) error {
+	switch {
+	case !f.armed.Load():
+	case op.Kind == errorfs.OpFileWriteAt:
+		if f.writes.Add(1) == 1 {
+			f.writeBegan <- true
+			<-f.writeEnds
+		}
+	case op.Kind == errorfs.OpFileSyncData && f.syncs.Add(1) == 1:
+		f.syncBegan <- true
+		<-f.syncEnds
+		return errorfs.ErrInjected
+	}
+	return nil
 }
 
 // nthFault fails the nth sync or the nth write at a place, and no other.

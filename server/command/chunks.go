@@ -334,12 +334,3 @@ func (b *stringBuilder) add(part []byte) {
 	putChunks(b.t, b.k, b.n, part)
 	b.n++
 }
-
-// finish puts the string in its place.
-func (b *stringBuilder) finish() {
-	if b.chunks {
-		b.t.Put(b.k)
-		return
-	}
-	setString(b.t, b.k, b.small, b.enc, b.k.Rec.Deadline)
-}

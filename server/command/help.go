@@ -15,11 +15,6 @@ func (c *Ctx) help(container string, texts ...string) error {
 	return nil
 }
 
-// notSupported is the handler of a command whose name is known and whose work is not done yet.
-func notSupported(name string) Handler {
-	return func(*Ctx) error { return Reply("ERR " + name + " is not supported yet") }
-}
-
 func emptyArray(c *Ctx) error {
 	c.W.Array(0)
 	return nil
