@@ -79,7 +79,8 @@ func TestSpaceReturns(t *testing.T) {
 				t.Fatalf("%d bytes on disk, too few for a test", full)
 			}
 			empty(t, s, txn, keys)
-			testkit.Eventually(t, 20*time.Second, func() bool { return s.Metrics().DiskBytes < full/5 }, "space to come back")
+			// A collection that came in the middle of it leaves what is too little for another one.
+			testkit.Eventually(t, 20*time.Second, func() bool { return s.Metrics().DiskBytes < full/5+garbageMin }, "space to come back")
 		})
 	}
 }

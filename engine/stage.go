@@ -166,7 +166,10 @@ func setRow(b *pebble.Batch, row []byte, val [][]byte, size int) error {
 	copy(op.Key, row)
 	at := op.Value
 	for _, part := range val {
-		at = at[copy(at, part):]
+		for len(part) > 0 { // not at once: nothing interrupts a copy, and a collector waits for it
+			n := copy(at, part[:min(len(part), stagePiece)])
+			at, part = at[n:], part[n:]
+		}
 	}
 	return op.Finish()
 }

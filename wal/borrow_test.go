@@ -249,6 +249,9 @@ func TestBorrowedIsKeptWhileItIsWritten(t *testing.T) {
 	others.Go(func() { _ = l.Wait(end, LevelKernel) })
 	<-hold.writeBegan
 	hold.syncEnds <- true
+	for l.Failed() == nil {
+		runtime.Gosched()
+	}
 	back := make(chan bool)
 	go func() { l.AwaitTaken(end); close(back) }()
 	for waits := false; !waits; runtime.Gosched() {
@@ -258,7 +261,7 @@ func TestBorrowedIsKeptWhileItIsWritten(t *testing.T) {
 		default:
 		}
 		l.mu.Lock()
-		waits = l.failed.Load() != nil && l.writing.next != nil
+		waits = l.writing.next != nil
 		l.mu.Unlock()
 	}
 	hold.writeEnds <- true
