@@ -141,7 +141,8 @@ func (m *Machine) hearOf(now int64, sender, p *Peer, g *wire.Gossip) {
 			p.PongAt = at
 		}
 	}
-	if p.any(anyFailure) && g.Flags&wire.FlagNoAddr == 0 {
+	// A node without an address gets no suspicion either, since nobody asks it. A wrong one is lost again at the first word.
+	if p.any(anyFailure|wire.FlagNoAddr) && g.Flags&wire.FlagNoAddr == 0 {
 		m.setAddress(p, address{g.IP, int(g.Port), int(g.PPort), int(g.BusPort)})
 	}
 }

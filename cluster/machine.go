@@ -104,6 +104,10 @@ type Stats struct {
 
 // Configure puts another configuration in force.
 func (m *Machine) Configure(now int64, cfg Config) []Effect {
+	if m.cfg.IP != "" && cfg.IP == "" {
+		m.me.IP = "" // the next message tells how others reach it
+		m.changed()
+	}
 	m.cfg = cfg
 	m.announce()
 	m.askCheck()

@@ -94,15 +94,13 @@ func (s *sorter) add(key []byte, val ...[]byte) error {
 	n := len(key) + vlen
 	s.bytes += int64(n)
 	if s.arena == nil {
-		s.arena = make([]byte, 0, s.limit/4*3)
-		s.held = make([]heldRow, 0, s.limit/4/rowIndex)
+		s.arena = make([]byte, 0, min(firstArena, s.limit/4*3))
+		s.held = make([]heldRow, 0, min(firstArena, s.limit/4)/rowIndex)
 	}
-	if len(s.arena)+n > cap(s.arena) || len(s.held) == cap(s.held) {
-		if err := s.spill(); err != nil {
-			return err
-		}
+	if err := s.room(n); err != nil {
+		return err
 	}
-	if n > cap(s.arena)/2 { // alone in its run, and not copied
+	if n > s.limit/4*3/2 { // alone in its run, and not copied
 		return s.spillOne(key, val, vlen)
 	}
 	at := len(s.arena)
@@ -111,6 +109,24 @@ func (s *sorter) add(key []byte, val ...[]byte) error {
 		s.arena = append(s.arena, part...)
 	}
 	s.held = append(s.held, heldRow{rowPrefix(key), uint32(at), uint32(len(key)), uint32(vlen)})
+	return nil
+}
+
+// firstArena is what a sorter begins with, bytes: most sets are smaller than what it may hold.
+const firstArena = 1 << 20
+
+// room makes place for a row of n bytes: more memory up to the limit, then a run.
+func (s *sorter) room(n int) error {
+	most := s.limit / 4 * 3
+	full := len(s.arena)+n > most && len(s.arena) > 0
+	if rows := s.limit / 4 / rowIndex; len(s.held) >= rows || full {
+		if err := s.spill(); err != nil {
+			return err
+		}
+	}
+	if want := len(s.arena) + n; want > cap(s.arena) && want <= most {
+		s.arena = append(make([]byte, 0, min(most, max(want, 2*cap(s.arena)))), s.arena...)
+	}
 	return nil
 }
 

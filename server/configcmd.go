@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"strings"
 
 	"cairn/server/command"
 	"cairn/server/config"
@@ -28,7 +29,13 @@ func (s *Server) ConfigSet(x *command.Ctx) error {
 	for i, a := range x.Args[2:] {
 		pairs[i] = string(a)
 	}
-	return s.configDone(x, s.cfg.Set(pairs, config.Caller{Local: clientOf(x).local, Loading: s.loading.Load()}))
+	err := s.cfg.Set(pairs, config.Caller{Local: clientOf(x).local, Loading: s.loading.Load()})
+	for i := 0; err == nil && i < len(pairs); i += 2 {
+		if why := s.cfg.WithoutEffect(pairs[i]); why != "" {
+			s.log.Notice(strings.ToLower(pairs[i]) + ": accepted without effect: " + why)
+		}
+	}
+	return s.configDone(x, err)
 }
 
 // ConfigRewrite is CONFIG REWRITE.

@@ -81,7 +81,12 @@ func (f *stateFile) load() (*cluster.State, error) {
 			"from %s.old for instance, which is what it was before its last change", f.beside, f.beside)
 	}
 	f.present = text
-	return state, nil
+	if len(sums) > 0 {
+		return state, nil
+	}
+	// Taken over, from a Redis node or a folder of old: from now on it may not vanish any more.
+	err = f.replace(f.beside+".crc", []byte(checksum(text)+"\n"))
+	return state, errors.Join(err, f.syncDir(filepath.Dir(f.beside)))
 }
 
 func known(sums []string, text []byte) bool {

@@ -25,7 +25,8 @@ func upCommand(self string) *cobra.Command {
 			"a cluster of them, and waits until it works. Called again, it starts the nodes that do not run.\n\n" +
 			"DIR belongs to the cluster: DIR/7000/node.log is the log of the node on port 7000, and its data are beside it.\n" +
 			"Each node also listens on its port + 10000, for the other nodes. All listen for this machine only.\n" +
-			"What follows -- goes to each node, as to cairn server.",
+			"What follows -- goes to each node, as to cairn server. It is kept, with the flags, for the next time; whoever says\n" +
+			"something behind -- again says all of it, since it takes the place of what was kept.",
 		Example: "  cairn up                                     3 primaries, 3 replicas, ports 7000 to 7005\n" +
 			"  cairn up --replicas 0 --port 30000           3 primaries alone, ports 30000 to 30002\n" +
 			"  cairn up --dir /tmp/c2 --port 7100 --memory-budget 512mb\n" +
@@ -40,6 +41,9 @@ func upCommand(self string) *cobra.Command {
 			}
 			if dash == 0 {
 				o.Directives = args
+			}
+			if cmd.Flags().Changed("replicas") && o.Replicas < 0 {
+				return fmt.Errorf("up: --replicas %d: want 0 or more", o.Replicas)
 			}
 			for name, value := range map[string]int{"primaries": o.Primaries, "port": o.Port} {
 				if cmd.Flags().Changed(name) && value < 1 {

@@ -38,7 +38,7 @@ func run(args []string) int {
 		Short: "A persistent, disk-backed Redis Cluster node",
 		Long: "cairn keeps its keys on disk and speaks to every Redis client.\n\n" +
 			"  cairn server                            a node on port 6379, data in the present folder\n" +
-			"  cairn server /etc/redis/redis.conf      one that takes the settings you have\n" +
+			"  cairn server my-copy-of-redis.conf      one that takes the settings you have\n" +
 			"  cairn server --port 7000 --dir /data    directives by name, as redis-server takes them\n" +
 			"  cairn up                                a cluster of six nodes on this machine; cairn down stops it",
 		Version:           versionText(),

@@ -185,6 +185,18 @@ func (c *Config) Set(pairs []string, from Caller) error {
 	return nil
 }
 
+// WithoutEffect says why a directive that differs from its default changes nothing, "" when it has its effect.
+func (c *Config) WithoutEffect(name string) string {
+	p, _ := c.t.find(name)
+	if p == nil || !p.is(ignored) && !p.is(noted) {
+		return ""
+	}
+	if now, _ := c.Value(p.name); now == p.def {
+		return ""
+	}
+	return p.why
+}
+
 func setFailed(name string, err error) Reply {
 	return Reply(fmt.Sprintf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", cleanText(name), cleanText(err.Error())))
 }

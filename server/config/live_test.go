@@ -220,14 +220,27 @@ func TestNodename(t *testing.T) {
 	}
 }
 
+// The announced address is a field of nodes.conf and of the bus's messages, and holds nothing that means something there.
+func TestAnnouncedIP(t *testing.T) {
+	c := mustLoad(t, "", nil)
+	for address, ok := range map[string]bool{
+		"": true, "10.0.0.1": true, "fe80::1%eth0": true, "node-1.example": true, strings.Repeat("1", 45): true,
+		strings.Repeat("1", 46): false, "1.1.1.1 x": false, "a,b": false, "1.1.1.1\nfoo": false, "h@1": false,
+	} {
+		if got := set(c, "cluster-announce-ip", address); (got == "OK") != ok {
+			t.Errorf("%q: %s", address, got)
+		}
+	}
+}
+
 // What is accepted is shown as Redis shows it.
 func TestRoundTripWithRedis(t *testing.T) {
 	server := testkit.StartRedis(t)
 	conn := testkit.Dial(t, server.Addr)
 	c := mustLoad(t, "", nil)
 	// Setting these would change how the real server listens, forks or lives; of
-	// the node name see TestNodename.
-	skip := " cluster-announce-human-nodename port bind dir appendonly maxclients maxmemory requirepass oom-score-adj oom-score-adj-values databases " +
+	// the node name and the announced address see TestNodename and TestAnnouncedIP.
+	skip := " cluster-announce-human-nodename cluster-announce-ip port bind dir appendonly maxclients maxmemory requirepass oom-score-adj oom-score-adj-values databases " +
 		"bind-source-addr activedefrag rdb-key-save-delay key-load-delay watchdog-period locale-collate repl-backlog-size jemalloc-bg-thread crash-log-enabled "
 	known := liveGet(t, conn, "*")
 	tried := 0

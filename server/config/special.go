@@ -373,6 +373,22 @@ func checkHostname(args []string, _ string) (string, error) {
 	return args[0], nil
 }
 
+// maxAnnouncedIP is the longest that a message of the cluster bus has room for.
+const maxAnnouncedIP = 45
+
+// checkAnnouncedIP refuses what other nodes would not take, and what would break nodes.conf, of which it is a field.
+func checkAnnouncedIP(args []string, _ string) (string, error) {
+	if len(args[0]) > maxAnnouncedIP {
+		return "", rule(fmt.Sprintf("an address is at most %d characters long", maxAnnouncedIP))
+	}
+	for _, c := range []byte(args[0]) {
+		if !alphanumeric(c) && strings.IndexByte("-._:%", c) < 0 {
+			return "", rule("an address may only contain alphanumeric characters and - . _ : %")
+		}
+	}
+	return args[0], nil
+}
+
 // checkNodename refuses what Redis refuses, and besides that blanks, commas and
 // control bytes: the name is a field of nodes.conf, which they separate.
 func checkNodename(args []string, _ string) (string, error) {

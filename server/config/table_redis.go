@@ -153,7 +153,7 @@ func clusterRows() []param {
 		yesNo("cluster-allow-reads-when-down", "no", 0),
 		yesNo("cluster-allow-pubsubshard-when-down", "yes", 0),
 		memory("cluster-link-sendbuf-limit", "0", 0, math.MaxUint64, 0),
-		text("cluster-announce-ip", "", 0),
+		text("cluster-announce-ip", "", 0).with(checkAnnouncedIP),
 		text("cluster-announce-hostname", "", 0).with(checkHostname),
 		text("cluster-announce-human-nodename", "", 0).with(checkNodename),
 		number("cluster-announce-port", "0", 0, maxPort, "", 0),

@@ -158,16 +158,20 @@ func (c *localCluster) up(ctx context.Context) error {
 	if err := c.wantPorts(); err != nil {
 		return err
 	}
-	if err := c.rec.save(c.dir); err != nil {
+	restore, err := c.rec.replace(c.dir)
+	if err != nil {
 		return err
 	}
 	c.say.title("%s with %s each, in %s", count(c.rec.Primaries, "primary"), count(c.rec.Replicas, "replica"), c.dir)
 	if running == len(c.nodes) {
 		c.say.phase("starting", "nothing to do, all %d nodes run", running)
 	} else if err := c.start(); err != nil {
-		return err
+		return errors.Join(err, restore())
 	}
 	if err := c.connect(ctx); err != nil {
+		if ctx.Err() == nil { // a node does not take its settings, perhaps: they are not what the next run begins with
+			err = errors.Join(err, restore())
+		}
 		return err
 	}
 	defer c.disconnect()

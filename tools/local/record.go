@@ -54,6 +54,22 @@ func loadRecord(dir string) (rec *record, known bool, err error) {
 	return rec, true, nil
 }
 
+// replace is save. restore brings back what was there before.
+func (r *record) replace(dir string) (restore func() error, err error) {
+	path := filepath.Join(dir, recordName)
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	restore = func() error {
+		if before == nil {
+			return os.Remove(path)
+		}
+		return os.WriteFile(path, before, 0o600)
+	}
+	return restore, r.save(dir)
+}
+
 // save writes it. Directives may hold a password, so nobody else reads it.
 func (r *record) save(dir string) error {
 	raw, err := json.MarshalIndent(r, "", "  ")

@@ -92,12 +92,19 @@ func (c *localCluster) tellResult(o *UpOptions) {
 	if c.rec.directive("requirepass") != "" {
 		login = " --askpass"
 	}
-	c.say.hint("The cluster is up. Next:", [][2]string{
+	next := [][2]string{
 		{"redis-cli -c -p " + port + login, "talk to it; -c follows redirections"},
 		{"redis-cli -c -p " + port + login + " SET greeting hello", "one command"},
 		{"redis-cli --cluster check " + address(c.rec.Port) + login, "who has which slots"},
-		{"kill -9 " + fmt.Sprint(c.nodes[0].pid), "a failure; a replica takes over, up brings the node back"},
-		{c.hint(o.Self, "up", ""), "start what does not run"},
-		{c.hint(o.Self, "down", ""), "stop all; --wipe removes the data, too"},
-	})
+	}
+	for _, n := range c.nodes {
+		if c.rec.Replicas > 0 && strings.HasPrefix(n.role, "primary") {
+			next = append(next, [2]string{"kill -9 " + fmt.Sprint(n.pid), "a failure; a replica takes over, up brings the node back"})
+			break
+		}
+	}
+	c.say.hint("The cluster is up. Next:", append(next,
+		[2]string{c.hint(o.Self, "up", ""), "start what does not run"},
+		[2]string{c.hint(o.Self, "down", ""), "stop all; --wipe removes the data, too"},
+	))
 }
