@@ -51,10 +51,7 @@ func crashRound(t *testing.T, seed uint64) error {
 		m.cut(rep.End)
 		for range rng.IntN(60) {
 			if rng.IntN(20) == 0 {
-				x := m.appendLent(t, l, rng, entry(rng, 10_000))
-				if rng.IntN(2) == 0 {
-					x.takeBack(l) // the others are as the crash finds them
-				}
+				appendLong(t, l, m, rng)
 				continue
 			}
 			end := m.append(t, l, entry(rng, 1+rng.IntN(600)))
@@ -98,6 +95,14 @@ func crashRound(t *testing.T, seed uint64) error {
 		}
 	}
 	return nil
+}
+
+// appendLong lends the log an entry, and takes half of them back; the others are as the crash finds them.
+func appendLong(t *testing.T, l *Log, m *model, rng *rand.Rand) {
+	x := m.appendLent(t, l, rng, entry(rng, 10_000))
+	if rng.IntN(2) == 0 {
+		x.takeBack(l)
+	}
 }
 
 // segmentOfHistory is where a history begins.
