@@ -41,6 +41,12 @@ func TestClusterByRedisCLI(t *testing.T) {
 	m.agree()
 	m.same(first, guest)
 
+	// redis-cli tells each node to forget the guest, and stops at one that has not heard of it yet.
+	testkit.Eventually(t, mixedLimit, func() bool {
+		return !slices.ContainsFunc(m.seats[:6], func(s *seat) bool {
+			return !strings.Contains(s.conn.Do("CLUSTER", "NODES").Raw, guest.id)
+		})
+	}, "all nodes know the new one")
 	m.cli("del-node", first.addr, guest.id)
 	testkit.Eventually(t, mixedLimit, func() bool {
 		return !slices.ContainsFunc(m.seats[:6], func(s *seat) bool {
