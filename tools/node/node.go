@@ -18,6 +18,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -149,22 +150,25 @@ func (p *Process) Output(n int) string {
 }
 
 // FreePort returns a port of 127.0.0.1 on which nobody listens, and neither does
-// anybody 10000 above, where a cluster node has its bus.
+// anybody 10000 above, where a cluster node has its bus. It is not reserved: both
+// are picked at random from below the range that the kernel gives to outgoing
+// connections, so that nobody comes upon them by chance before they are used.
 func FreePort() (int, error) {
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, fmt.Errorf("find a free port: %w", err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		l.Close()
-		if port > 55535 {
-			continue
-		}
-		if bus, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+10000)); err == nil {
-			bus.Close()
+	const lowest, count = 12800, 7100 // the bus ports end below 30000
+	for range 200 {
+		port := lowest + rand.IntN(count)
+		if isFree(port) && isFree(port+10000) {
 			return port, nil
 		}
 	}
-	return 0, errors.New("find a free port: none in 100 tries with another one 10000 above it")
+	return 0, fmt.Errorf("find a free port: none in 200 tries from %d to %d with another one 10000 above it", lowest, lowest+count)
+}
+
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
 }
