@@ -3,35 +3,16 @@ package engine
 import (
 	"bytes"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"cairn/engine/layout"
 	"cairn/internal/slot"
+	"cairn/internal/testkit"
 )
 
-type memLog struct {
-	bytes.Buffer
-	end atomic.Int64 // the applier asks for it at any time
-}
-
-func (l *memLog) Append(e []byte) int64 {
-	l.Write(e)
-	l.end.Store(int64(l.Len()))
-	return int64(l.Len())
-}
-
-func (l *memLog) AppendParts(parts ...[]byte) (int64, bool) {
-	return l.Append(bytes.Join(parts, nil)), false
-}
-
-func (l *memLog) AwaitTaken(int64)  {}
-func (l *memLog) Reserve(int) error { return nil }
-func (l *memLog) End() int64        { return l.end.Load() }
-func (l *memLog) SyncAll() error    { return nil }
-func (l *memLog) Trim(int64) error  { return nil }
+type memLog = testkit.MemLog
 
 func set(t *testing.T, txn *Txn, key, val string) {
 	t.Helper()

@@ -237,12 +237,12 @@ func (r *Attached) readAcks() {
 // heed takes one command of the replica. None is answered: what is sent to it is the stream.
 func (r *Attached) heed(args [][]byte) error {
 	switch {
-	case word(args[0], "replconf"):
-		if len(args) >= 3 && word(args[1], "ack") {
+	case resp.IsWord(args[0], "replconf"):
+		if len(args) >= 3 && resp.IsWord(args[1], "ack") {
 			r.ack(args)
 		}
-	case word(args[0], "psync"), word(args[0], "sync"):
-	case word(args[0], "quit"):
+	case resp.IsWord(args[0], "psync"), resp.IsWord(args[0], "sync"):
+	case resp.IsWord(args[0], "quit"):
 		return errEnded
 	default:
 		return fmt.Errorf("replica generated a reply to command '%.32s'", args[0])
@@ -265,7 +265,7 @@ func (r *Attached) ack(args [][]byte) {
 		return
 	}
 	raise(&r.acked, offset)
-	if len(args) >= 5 && word(args[3], "fack") {
+	if len(args) >= 5 && resp.IsWord(args[3], "fack") {
 		if synced, ok := resp.ParseInt(args[4]); ok {
 			raise(&r.ackedSynced, synced)
 		}
@@ -278,20 +278,4 @@ func raise(v *atomic.Int64, n int64) {
 	if n > v.Load() {
 		v.Store(n)
 	}
-}
-
-// word compares in any case.
-func word(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -80,7 +80,7 @@ func (s *Server) dropSome(txn *engine.Txn, sl uint16) (more bool, err error) {
 	}
 	if r.WritesPaused {
 		txn.End()
-		return s.awaitWritesPast(), nil
+		return s.awaitPauseEnd(s.draining.Load), nil
 	}
 	names, err := someKeys(txn, sl)
 	if err != nil || len(names) == 0 {
@@ -103,29 +103,22 @@ func (s *Server) dropSome(txn *engine.Txn, sl uint16) (more bool, err error) {
 	return err == nil, err
 }
 
-// someKeys names the first keys of a slot.
+// someKeys names the first keys of a slot. A walk may end early, at keys that are deleted and not in Pebble yet.
 func someKeys(txn *engine.Txn, sl uint16) (names [][]byte, err error) {
-	walk, err := txn.Records(sl, 0, dropBatch)
-	if err != nil {
-		return nil, err
+	for from, more := uint64(0), true; more && len(names) == 0; {
+		walk, err := txn.Records(sl, from, dropBatch)
+		if err != nil {
+			return nil, err
+		}
+		for ; walk.Valid() && len(names) < dropBatch; walk.Next() {
+			names = append(names, bytes.Clone(walk.Key()))
+		}
+		from, more = walk.More()
+		if err := walk.Close(); err != nil {
+			return nil, err
+		}
 	}
-	for ; walk.Valid() && len(names) < dropBatch; walk.Next() {
-		names = append(names, bytes.Clone(walk.Key()))
-	}
-	return names, walk.Close()
-}
-
-// awaitWritesPast waits a moment of a pause. False: the node ends.
-func (s *Server) awaitWritesPast() bool {
-	s.pause.mu.Lock()
-	ended := s.pause.ended
-	s.pause.mu.Unlock()
-	select {
-	case <-ended:
-		return true
-	case <-s.stop:
-		return false
-	}
+	return names, nil
 }
 
 // flushAll lets go of all data, as FLUSHALL does.

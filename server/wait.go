@@ -246,6 +246,13 @@ func (s *Server) awaitWrites(c *client) bool {
 		s.stats.blocked.Add(-1)
 		c.waiting.Store(false)
 	}()
+	goOn := s.awaitPauseEnd(func() bool { return c.killed.Load() || s.draining.Load() })
+	c.closing = c.closing || !goOn
+	return goOn
+}
+
+// awaitPauseEnd waits while nothing may enter the log. false: the caller has given up meanwhile.
+func (s *Server) awaitPauseEnd(givenUp func() bool) bool {
 	look := time.NewTicker(pauseLook)
 	defer look.Stop()
 	for s.store.Routing().WritesPaused {
@@ -257,8 +264,7 @@ func (s *Server) awaitWrites(c *client) bool {
 		case <-look.C:
 		case <-s.stop:
 		}
-		if c.killed.Load() || s.draining.Load() {
-			c.closing = true
+		if givenUp() {
 			return false
 		}
 	}

@@ -105,7 +105,7 @@ func scanFloat(b []byte) (s floatParts) {
 		s.neg = rest[0] == '-'
 		rest = rest[1:]
 	}
-	if foldEqual(rest, "inf") || foldEqual(rest, "infinity") {
+	if IsWord(rest, "inf") || IsWord(rest, "infinity") {
 		s.kind = floatInf
 		return s
 	}
@@ -164,19 +164,6 @@ func scanExp(b []byte) (exp int64, ok bool) {
 		exp = -exp
 	}
 	return exp, true
-}
-
-// foldEqual compares with a word of lower-case ASCII letters, whatever the case.
-func foldEqual(b []byte, word string) bool {
-	if len(b) != len(word) {
-		return false
-	}
-	for i := range b {
-		if b[i]|0x20 != word[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // AppendDouble appends a double as Redis 7.2 writes scores: integers plainly,

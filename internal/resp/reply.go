@@ -220,7 +220,7 @@ func isText(kind Kind) bool {
 
 // parseReplyFloat takes what Redis sends for a double.
 func parseReplyFloat(text []byte) (float64, bool) {
-	if foldEqual(text, "nan") || foldEqual(text, "-nan") {
+	if IsWord(text, "nan") || IsWord(text, "-nan") {
 		return math.NaN(), true
 	}
 	return ParseFloat(text)

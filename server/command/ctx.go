@@ -197,7 +197,7 @@ func (c *Ctx) Int(i int) (int64, error) {
 }
 
 // Is says whether an argument is this word, in any case.
-func (c *Ctx) Is(i int, word string) bool { return equalFold(c.Args[i], word) }
+func (c *Ctx) Is(i int, word string) bool { return resp.IsWord(c.Args[i], word) }
 
 // Recover says whether an error is for the client to read as it is.
 func Recover(err error) (Reply, bool) {

@@ -334,7 +334,7 @@ func (c *Command) useOf(k *KeySpec, args [][]byte) string {
 	switch c.Name {
 	case "set":
 		for _, a := range args[3:] {
-			if equalFold(a, "get") {
+			if resp.IsWord(a, "get") {
 				return "RW access update"
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"cairn/engine"
+	"cairn/internal/resp"
 )
 
 // Deadlines of keys. Semantics follow Redis 7.2, expire.c; testdata/expire was recorded from redis-server.
@@ -50,13 +51,13 @@ type expireIf struct{ nx, xx, gt, lt bool }
 func (e *expireIf) parse(args [][]byte) error {
 	for _, a := range args {
 		switch {
-		case equalFold(a, "nx"):
+		case resp.IsWord(a, "nx"):
 			e.nx = true
-		case equalFold(a, "xx"):
+		case resp.IsWord(a, "xx"):
 			e.xx = true
-		case equalFold(a, "gt"):
+		case resp.IsWord(a, "gt"):
 			e.gt = true
-		case equalFold(a, "lt"):
+		case resp.IsWord(a, "lt"):
 			e.lt = true
 		default:
 			return Reply(fmt.Sprintf("ERR Unsupported option %s", a))

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
@@ -24,26 +23,7 @@ import (
 var oracle = flag.String("oracle", "", "program that command scripts run against instead of cairn")
 
 // memLog is a log that keeps its entries in memory.
-type memLog struct {
-	bytes.Buffer
-	end atomic.Int64 // the applier asks for it at any time
-}
-
-func (l *memLog) Append(e []byte) int64 {
-	l.Write(e)
-	l.end.Store(int64(l.Len()))
-	return int64(l.Len())
-}
-
-func (l *memLog) AppendParts(parts ...[]byte) (int64, bool) {
-	return l.Append(bytes.Join(parts, nil)), false
-}
-
-func (l *memLog) AwaitTaken(int64)  {}
-func (l *memLog) Reserve(int) error { return nil }
-func (l *memLog) End() int64        { return l.end.Load() }
-func (l *memLog) SyncAll() error    { return nil }
-func (l *memLog) Trim(int64) error  { return nil }
+type memLog = testkit.MemLog
 
 // node is a store in memory with the table around it: what a client sees of data commands, without sockets.
 type node struct {

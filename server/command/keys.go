@@ -55,14 +55,14 @@ func (k *KeySpec) positions(dst []int, args [][]byte) ([]int, bool) {
 func (k *KeySpec) findKeyword(args [][]byte) int {
 	if k.StartFrom < 0 {
 		for i := len(args) + k.StartFrom; i > 0; i-- {
-			if equalFold(args[i], k.BeginKeyword) {
+			if resp.IsWord(args[i], k.BeginKeyword) {
 				return i + 1
 			}
 		}
 		return 0
 	}
 	for i := k.StartFrom; i < len(args); i++ {
-		if equalFold(args[i], k.BeginKeyword) {
+		if resp.IsWord(args[i], k.BeginKeyword) {
 			return i + 1
 		}
 	}

@@ -74,7 +74,7 @@ func (f *keyFilter) shows(r *keyWalk) bool {
 			f.meets.meetExpired(bytes.Clone(r.key()))
 		}
 		return false
-	case f.typeName != nil && !equalFold(f.typeName, typeName(rec.Type)):
+	case f.typeName != nil && !resp.IsWord(f.typeName, typeName(rec.Type)):
 		return false
 	}
 	return f.pattern == nil || glob.Match(f.pattern, r.key(), false)

@@ -170,7 +170,7 @@ func setGeneric(c *Ctx, value []byte, o *stringOptions) error {
 func withoutGet(args [][]byte) [][]byte {
 	out := append(make([][]byte, 0, len(args)), args[1:3]...)
 	for _, a := range args[3:] {
-		if !equalFold(a, "get") {
+		if !resp.IsWord(a, "get") {
 			out = append(out, a)
 		}
 	}

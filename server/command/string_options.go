@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"cairn/engine/layout"
+	"cairn/internal/resp"
 )
 
 // expireKind says how a time to live was given.
@@ -58,13 +59,13 @@ func (o *stringOptions) parse(c *Ctx, from int, forSet bool) error {
 
 func expireWord(b []byte) expireKind {
 	switch {
-	case equalFold(b, "ex"):
+	case resp.IsWord(b, "ex"):
 		return expireEX
-	case equalFold(b, "px"):
+	case resp.IsWord(b, "px"):
 		return expirePX
-	case equalFold(b, "exat"):
+	case resp.IsWord(b, "exat"):
 		return expireEXAT
-	case equalFold(b, "pxat"):
+	case resp.IsWord(b, "pxat"):
 		return expirePXAT
 	}
 	return expireNone

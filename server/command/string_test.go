@@ -481,7 +481,7 @@ func FuzzStringCommands(f *testing.F) {
 				continue
 			}
 			for i := range families {
-				if equalFold(words[0], families[i].Name) {
+				if resp.IsWord(words[0], families[i].Name) {
 					w := &resp.Writer{Proto: 2}
 					n.run(w, words)
 					if len(w.Buf) == 0 || strings.HasPrefix(string(w.Buf), "-IOERR") {

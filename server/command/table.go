@@ -1,6 +1,10 @@
 package command
 
-import "strings"
+import (
+	"strings"
+
+	"cairn/internal/resp"
+)
 
 // Flags of a command, Redis's own.
 type Flags uint64
@@ -136,7 +140,7 @@ func (t *Table) Lookup(args [][]byte) (c *Command, ok bool) {
 	}
 	if len(args) > 1 {
 		for i := range c.Sub {
-			if equalFold(args[1], c.Sub[i].Name) {
+			if resp.IsWord(args[1], c.Sub[i].Name) {
 				return &c.Sub[i], true
 			}
 		}
@@ -176,21 +180,6 @@ func (t *Table) ByFullName(name string) *Command {
 		}
 	}
 	return nil
-}
-
-func equalFold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // ArityOK says whether n arguments, the name included, are allowed.
