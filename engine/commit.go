@@ -117,6 +117,9 @@ func (t *Txn) publish(rows []byte) {
 	s := t.s
 	cur := s.pend[s.cache.Epoch()&1]
 	t.publishDrops(cur)
+	for _, d := range t.pieceDrops {
+		s.drops.add(d)
+	}
 	for slot, tree := range t.elems {
 		dst, grown := cur.Make(slot), 0
 		tree.Scan(func(r pending.Row) bool {
@@ -195,13 +198,16 @@ func (t *Txn) publishIndex(cur *pending.Set, k *Key) {
 		cur.Grow(grown)
 	}
 	if k.old.Form == layout.Rows && (k.Rec.Form != layout.Rows || k.Rec.Gen != k.old.Gen) && !t.moved(k) {
-		d := layout.Drop{Chunks: k.old.Chunks(), Count: k.old.Count}
-		if d.Chunks {
+		d := layout.Drop{Chunks: k.old.Chunks(), Pieces: k.old.MayHavePieces(), Count: k.old.Count}
+		switch {
+		case d.Chunks:
 			d.Count = k.old.Count/layout.ChunkBytes + 1
+		case d.Pieces:
+			d.Count += k.old.Bytes / layout.PieceBytes
 		}
 		row := pending.Row{Key: layout.AppendDropKey(nil, k.Slot, k.old.Gen), Val: d.Append(nil)}
 		cur.Grow(cur.Make(k.Slot).Put(row))
-		t.s.drops.add(k.Slot, k.old.Gen, d)
+		t.s.drops.add(drop{slot: k.Slot, gen: k.old.Gen, Drop: d})
 	}
 }
 
@@ -236,6 +242,9 @@ func (t *Txn) count(k *Key) {
 	d.Bytes = recordSize(k) - k.oldSize
 	d.Keys = b2i(k.Exists()) - b2i(k.old.Type != 0)
 	d.Large = b2i(k.Exists() && k.Rec.Form == layout.Rows) - b2i(k.old.Type != 0 && k.old.Form == layout.Rows)
+	// A record that is gone has no deadline; k.old is as it was.
+	d.Deadlines = b2i(k.Rec.Deadline != 0) - b2i(k.old.Deadline != 0)
+	d.DeadlineSum = layout.DeadlineWeight(k.Rec.Deadline) - layout.DeadlineWeight(k.old.Deadline)
 	t.s.counters.add(k.Slot, d)
 	t.s.garbage.note(k.Slot, d)
 }

@@ -19,6 +19,10 @@ func (c *counters) add(slot uint16, d layout.Counters) {
 	atomic.AddInt64(&v.Keys, d.Keys)
 	atomic.AddInt64(&v.Large, d.Large)
 	atomic.AddInt64(&v.Bytes, d.Bytes)
+	if d.Deadlines|d.DeadlineSum != 0 {
+		atomic.AddInt64(&v.Deadlines, d.Deadlines)
+		atomic.AddInt64(&v.DeadlineSum, d.DeadlineSum)
+	}
 	c.touch(slot)
 }
 
@@ -27,6 +31,8 @@ func (c *counters) clear(slot uint16) {
 	atomic.StoreInt64(&v.Keys, 0)
 	atomic.StoreInt64(&v.Large, 0)
 	atomic.StoreInt64(&v.Bytes, 0)
+	atomic.StoreInt64(&v.Deadlines, 0)
+	atomic.StoreInt64(&v.DeadlineSum, 0)
 	c.touch(slot)
 }
 
@@ -56,6 +62,9 @@ func (s *Store) SlotCounters(slot uint16) layout.Counters {
 		Keys:  atomic.LoadInt64(&v.Keys),
 		Large: atomic.LoadInt64(&v.Large),
 		Bytes: atomic.LoadInt64(&v.Bytes),
+
+		Deadlines:   atomic.LoadInt64(&v.Deadlines),
+		DeadlineSum: atomic.LoadInt64(&v.DeadlineSum),
 	}
 }
 
@@ -65,6 +74,20 @@ func (s *Store) Keys() (n int64) {
 		n += atomic.LoadInt64(&s.counters.live[i].Keys)
 	}
 	return n
+}
+
+// Deadlines counts the keys of all slots that have a deadline, and gives the mean of these, Unix milliseconds, to the second;
+// 0 when there is none.
+func (s *Store) Deadlines() (n, mean int64) {
+	var sum int64
+	for i := range s.counters.live {
+		n += atomic.LoadInt64(&s.counters.live[i].Deadlines)
+		sum += atomic.LoadInt64(&s.counters.live[i].DeadlineSum)
+	}
+	if n <= 0 {
+		return 0, 0
+	}
+	return n, int64(float64(sum) / float64(n) * 1000)
 }
 
 // Bytes counts the payload bytes of all slots.

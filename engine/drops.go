@@ -9,26 +9,52 @@ import (
 	"cairn/engine/layout"
 )
 
-// drops are generations that no record names any more, waiting for their rows to go. Each is also a row in
-// the store, so that a restart finds it again.
+// drops are generations that no record names any more, and long values of fields that no row names, waiting for their
+// rows to go. Each is also a row in the store, so that a restart finds it again.
 type drops struct {
 	mu      sync.Mutex
 	waiting []drop
 }
 
 type drop struct {
-	slot  uint16
-	gen   uint64
-	epoch uint64 // all rows of the generation are in Pebble once this epoch is
+	slot   uint16
+	gen    uint64
+	number uint64 // of a field's pieces, if field
+	field  bool   // not the whole generation
+	epoch  uint64 // all rows are in Pebble once this epoch is
 	layout.Drop
 }
 
-// add queues a generation whose last record goes with the epoch under way.
-func (d *drops) add(slot uint16, gen uint64, info layout.Drop) { d.addAt(^uint64(0), slot, gen, info) }
+// row is the row that lists it.
+func (w *drop) row() []byte {
+	if w.field {
+		return layout.AppendPieceDropKey(nil, w.slot, w.gen, w.number)
+	}
+	return layout.AppendDropKey(nil, w.slot, w.gen)
+}
 
-func (d *drops) addAt(epoch uint64, slot uint16, gen uint64, info layout.Drop) {
+// ranges gives the bounds of the rows that go.
+func (w *drop) ranges() (all [][2][]byte) {
+	if w.field {
+		lo, hi := layout.PieceRange(w.slot, w.gen, w.number)
+		return append(all, [2][]byte{lo, hi})
+	}
+	lo, hi := layout.GenerationRange(w.slot, w.gen, w.Chunks)
+	all = append(all, [2][]byte{lo, hi})
+	if w.Pieces {
+		lo, hi = layout.GenerationRange(w.slot, w.gen, true)
+		all = append(all, [2][]byte{lo, hi})
+	}
+	return all
+}
+
+// add queues what nothing names any more once the epoch under way is applied.
+func (d *drops) add(w drop) { d.addAt(^uint64(0), w) }
+
+func (d *drops) addAt(epoch uint64, w drop) {
+	w.epoch = epoch
 	d.mu.Lock()
-	d.waiting = append(d.waiting, drop{slot, gen, epoch, info})
+	d.waiting = append(d.waiting, w)
 	d.mu.Unlock()
 }
 
@@ -87,22 +113,38 @@ func (d *drops) run(s *Store) error {
 }
 
 func (s *Store) batchDrop(b *pebble.Batch, w drop) error {
-	lo, hi := layout.GenerationRange(w.slot, w.gen, w.Chunks)
+	for _, r := range w.ranges() {
+		if err := s.dropRange(b, w, r[0], r[1]); err != nil {
+			return err
+		}
+	}
+	return b.Delete(w.row(), nil)
+}
+
+func (s *Store) dropRange(b *pebble.Batch, w drop, lo, hi []byte) error {
 	if w.Count > s.opts.DropRowsMax {
-		if err := b.DeleteRange(lo, hi, nil); err != nil {
-			return err
+		if w.Pieces && lo[0] == layout.SpaceBulk && s.noRows(lo, hi) {
+			return nil // few hashes have any
 		}
-		return b.Delete(layout.AppendDropKey(nil, w.slot, w.gen), nil)
+		return b.DeleteRange(lo, hi, nil)
 	}
-	if err := s.deleteEach(b, lo, hi); err != nil {
-		// Rows that do not read back can still be dropped together.
-		s.opts.Logf("rows to drop unreadable", "slot", w.slot, "generation", w.gen, "err", err)
-		b.Reset()
-		if err := b.DeleteRange(lo, hi, nil); err != nil {
-			return err
-		}
+	err := s.deleteEach(b, lo, hi)
+	if err == nil {
+		return nil
 	}
-	return b.Delete(layout.AppendDropKey(nil, w.slot, w.gen), nil)
+	// Rows that do not read back can still be dropped together.
+	s.opts.Logf("rows to drop unreadable", "slot", w.slot, "generation", w.gen, "err", err)
+	return b.DeleteRange(lo, hi, nil)
+}
+
+// noRows says whether [lo, hi) is surely empty.
+func (s *Store) noRows(lo, hi []byte) bool {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+	if err != nil {
+		return false
+	}
+	empty := !it.First() && it.Error() == nil
+	return it.Close() == nil && empty
 }
 
 // deleteEach deletes the rows of [lo, hi) one by one.
@@ -141,16 +183,12 @@ func (s *Store) findDrops() error {
 
 func (s *Store) queueFound(slot uint16, it *pebble.Iterator) {
 	info, err := layout.DecodeDrop(it.Value())
-	key := it.Key()
-	if err != nil || len(key) != layout.PrefixLen+8 {
-		s.opts.Logf("drop row unreadable", "slot", slot, "row", key, "err", err)
+	gen, number, field, bad := layout.DropKeyParts(it.Key())
+	if err = errors.Join(err, bad); err != nil {
+		s.opts.Logf("drop row unreadable", "slot", slot, "row", it.Key(), "err", err)
 		return
 	}
-	gen := uint64(0)
-	for _, c := range key[layout.PrefixLen:] {
-		gen = gen<<8 | uint64(c)
-	}
-	if gen < s.openGen { // what is listed in this life is being staged, or queued already
-		s.drops.addAt(0, slot, gen, info)
+	if max(gen, number) < s.openGen { // what is listed in this life is being staged, or queued already
+		s.drops.addAt(0, drop{slot: slot, gen: gen, number: number, field: field, Drop: info})
 	}
 }

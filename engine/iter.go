@@ -101,15 +101,20 @@ type Iter struct {
 	sources []source
 	prefix  []byte        // what all row keys begin with and nobody asks for
 	limit   time.Duration // 0: none
-	opened  time.Time
-	steps   int
-	brought int64 // bytes of values so far
+	life    *walkLife
 	cur     pending.Row
 	from    int           // index of the source that cur comes from
 	inStore *pebbleSource // that source, if it is Pebble
 	valid   bool
 	err     error
 	walks   *walks // nil once closed
+}
+
+// walkLife is what a walk's limit is measured by. Walks that are made together may share it.
+type walkLife struct {
+	opened  time.Time
+	steps   int
+	brought int64 // bytes of values so far
 }
 
 func (it *Iter) settle() {
@@ -169,7 +174,7 @@ func (it *Iter) Value() []byte {
 			it.err = err
 		}
 	}
-	it.brought += int64(len(v))
+	it.life.brought += int64(len(v))
 	return v
 }
 
@@ -204,10 +209,10 @@ func (it *Iter) step() bool {
 		it.err, it.valid = ErrReverted, false
 		return false
 	}
-	if it.steps++; it.steps%ageEvery != 0 {
+	if it.life.steps++; it.life.steps%ageEvery != 0 {
 		return true
 	}
-	if age := time.Since(it.opened); it.limit > 0 && age > it.allowed() {
+	if age := time.Since(it.life.opened); it.limit > 0 && age > it.allowed() {
 		it.err = fmt.Errorf("%w: opened %v ago, limit %v", ErrIterTooOld, age.Round(time.Millisecond), it.allowed())
 		it.valid = false
 		return false
@@ -217,7 +222,7 @@ func (it *Iter) step() bool {
 
 // allowed is how old the walk may be for what it has brought.
 func (it *Iter) allowed() time.Duration {
-	brought := it.brought + int64(it.steps)*stepBytes
+	brought := it.life.brought + int64(it.life.steps)*stepBytes
 	earned := time.Duration(float64(brought) / slowestWalk * float64(time.Second))
 	return min(it.limit+earned, longestWalk*it.limit)
 }
@@ -242,7 +247,7 @@ func (it *Iter) Close() error {
 // walk opens a merged walk over [lo, hi) of slot, standing on the first row at or after from.
 // points are rows of layers above, newest first.
 func (t *Txn) walk(slot uint16, lo, hi, from []byte, points ...source) (*Iter, error) {
-	it := &Iter{sources: points, opened: time.Now(), limit: t.s.opts.IteratorLifetime, walks: &t.s.walks}
+	it := &Iter{sources: points, life: &walkLife{opened: time.Now()}, limit: t.s.opts.IteratorLifetime, walks: &t.s.walks}
 	it.walks.open.Add(1)
 	if tree := t.elems[slot]; tree != nil {
 		it.sources = append(it.sources, newTreeSource(tree.IsoCopy(), hi))

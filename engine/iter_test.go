@@ -127,7 +127,7 @@ func TestIterLivesOnWhatItBrings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			it.opened, it.brought = it.opened.Add(-c.age), c.brought
+			it.life.opened, it.life.brought = it.life.opened.Add(-c.age), c.brought
 			for it.Valid() {
 				it.Value()
 				it.Next()

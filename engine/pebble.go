@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -82,13 +83,30 @@ func spanPolicy(start []byte) (pebble.SpanPolicy, []byte, error) {
 
 func (s *Store) listener() *pebble.EventListener {
 	return &pebble.EventListener{
-		BackgroundError: func(err error) { s.opts.Logf("background work of the store failed", "err", err) },
+		BackgroundError: s.backgroundErrors(),
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			// A damaged table costs its keys, not the node: reads of it answer an error.
 			s.corruptions.Add(1)
 			s.opts.Logf("table damaged", "path", info.Path, "err", info.Details)
 		},
 		DiskSlow: func(info pebble.DiskSlowInfo) { s.opts.Logf("disk slow", "info", info.String()) },
+	}
+}
+
+// backgroundErrors tells of flushes and compactions that failed, at most once a second: without room on the disk one is
+// tried again thousands of times.
+func (s *Store) backgroundErrors() func(error) {
+	var mu sync.Mutex
+	var told time.Time
+	times := 0
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if times++; time.Since(told) < time.Second {
+			return
+		}
+		s.opts.Logf("background work of the store failed", "err", err, "times", times)
+		told, times = time.Now(), 0
 	}
 }
 

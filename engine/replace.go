@@ -116,6 +116,15 @@ func (r *Replacement) PutElement(slot uint16, gen uint64, chunks bool, element [
 	return r.put(r.row, val...)
 }
 
+// NewNumber gives a number for the pieces of one value.
+func (r *Replacement) NewNumber() uint64 { return r.s.NewNumber() }
+
+// PutPiece adds a piece of a value of a field, of the hash with this generation.
+func (r *Replacement) PutPiece(slot uint16, gen, number uint64, piece uint32, val []byte) error {
+	r.row = layout.AppendPieceKey(r.row[:0], slot, gen, number, piece)
+	return r.put(r.row, val)
+}
+
 // PutValue adds the value row of the string at name.
 func (r *Replacement) PutValue(slot uint16, name, val []byte) error {
 	r.row = layout.AppendValueKey(r.row[:0], slot, name)
@@ -145,6 +154,8 @@ func (r *Replacement) count(slot uint16, k *Key) {
 	c.Keys++
 	c.Large += b2i(k.Rec.Form == layout.Rows)
 	c.Bytes += recordSize(k)
+	c.Deadlines += b2i(k.Rec.Deadline != 0)
+	c.DeadlineSum += layout.DeadlineWeight(k.Rec.Deadline)
 	r.keys++
 }
 

@@ -63,6 +63,9 @@ func (r *Replacement) takeRow(key, val []byte) error {
 		return &RowError{bytes.Clone(key), "it lists what waits to be dropped"}
 	}
 	if gen, ok := generationOf(key); ok {
+		if _, number, pieces := pieceOf(key); pieces {
+			gen = max(gen, number) // both are out of one count
+		}
 		return r.takeGeneration(key, gen)
 	}
 	if key[0] != layout.SpaceSlot || key[3] != layout.KindRecord {

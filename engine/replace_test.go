@@ -116,8 +116,8 @@ func checkSet(t *testing.T, s *Store, tag string, n int) {
 			}
 			rows := 0
 			for ; it.Valid(); it.Next() {
-				if v, _, err := layout.DecodeHashValue(it.Value()); err != nil || string(v) != want {
-					bad(i, "element %q, %v", v, err)
+				if v, err := layout.DecodeHashValue(it.Value()); err != nil || string(v.Value) != want {
+					bad(i, "element %q, %v", v.Value, err)
 				}
 				rows++
 			}
@@ -156,8 +156,14 @@ func checkCounts(t *testing.T, s *Store, tag string, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var deadlines layout.Counters
 		for ; r.Valid(); r.Next() {
 			records++
+			deadlines.Deadlines += b2i(r.Record().Deadline != 0)
+			deadlines.DeadlineSum += layout.DeadlineWeight(r.Record().Deadline)
+		}
+		if deadlines.Deadlines != c.Deadlines || deadlines.DeadlineSum != c.DeadlineSum {
+			t.Errorf("set %q, slot %d: deadlines %+v, counted %+v", tag, sl, deadlines, c)
 		}
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
@@ -317,8 +323,8 @@ func TestReplacementUnderReaders(t *testing.T) {
 	}
 	commitSet(t, s, log, "new", 20, 20)
 	for rows := 0; rows < 3; rows++ {
-		if v, _, err := layout.DecodeHashValue(it.Value()); !it.Valid() || err != nil || string(v) != "old2" {
-			t.Fatalf("element %d: %q, %v", rows, v, err)
+		if v, err := layout.DecodeHashValue(it.Value()); !it.Valid() || err != nil || string(v.Value) != "old2" {
+			t.Fatalf("element %d: %q, %v", rows, v.Value, err)
 		}
 		it.Next()
 	}

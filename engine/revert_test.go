@@ -102,7 +102,7 @@ func TestRevertUnderReaders(t *testing.T) {
 	var ended error
 	walker.Go(func() {
 		for it.Valid() {
-			if _, _, err := layout.DecodeHashValue(it.Value()); err != nil {
+			if _, err := layout.DecodeHashValue(it.Value()); err != nil {
 				t.Error(err)
 			}
 			it.Seek(nil)

@@ -5,10 +5,11 @@ type SlotState uint8
 
 // Bits of a SlotState.
 const (
-	SlotOwned     SlotState = 1 << iota // this node's primary owns it
-	SlotMigrating                       // leaving: keys that are gone are asked for elsewhere
-	SlotImporting                       // arriving: served to who says ASKING
-	SlotUnserved                        // no node owns it
+	SlotOwned      SlotState = 1 << iota // this node's primary owns it
+	SlotMigrating                        // leaving: keys that are gone are asked for elsewhere
+	SlotImporting                        // arriving: served to who says ASKING
+	SlotUnserved                         // no node owns it
+	SlotUnfinished                       // it arrived, and its arriving was ended otherwise than by its last step
 )
 
 // Routing is who may run what here, one immutable value: whoever changes ownership, role or pause makes a new

@@ -152,6 +152,7 @@ type SnapshotWalk struct {
 	sn      *Snapshot
 	records *pebble.Iterator
 	values  *pebble.Iterator // value rows, elements, chunks
+	pieces  *pebble.Iterator // of long values of fields; nil until there is one
 	slot    uint16
 	last    uint16
 	hi      []byte // end of the records of slot
@@ -291,10 +292,43 @@ func (w *SnapshotWalk) Elements(f func(element, val []byte) error) error {
 	return nil
 }
 
+// Pieces calls f for each piece of a value of the key, a hash, in order. It may be called within Elements.
+func (w *SnapshotWalk) Pieces(number uint64, f func(piece uint32, val []byte) error) (err error) {
+	if w.pieces == nil {
+		if w.pieces, err = w.sn.below.NewIter(nil); err != nil {
+			return fmt.Errorf("walk over a snapshot: %w", err)
+		}
+	}
+	lo, hi := layout.PieceRange(w.slot, w.rec.Gen, number)
+	for ok := w.pieces.SeekGE(lo); ok && bytes.Compare(w.pieces.Key(), hi) < 0; ok = w.pieces.Next() {
+		if w.sn.s.walks.ended.Load() {
+			return ErrReverted
+		}
+		val, err := w.pieces.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("read key %.64q: %w", w.key, err)
+		}
+		_, piece, err := layout.PieceParts(w.pieces.Key()[layout.PrefixLen+8:])
+		if err == nil {
+			err = f(piece, val)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := w.pieces.Error(); err != nil {
+		return fmt.Errorf("read key %.64q: %w", w.key, err)
+	}
+	return nil
+}
+
 // Close ends the walk and gives the first error met.
 func (w *SnapshotWalk) Close() error {
 	err := w.err
-	for _, it := range []*pebble.Iterator{w.records, w.values} {
+	for _, it := range []*pebble.Iterator{w.records, w.values, w.pieces} {
+		if it == nil {
+			continue
+		}
 		if closed := it.Close(); err == nil {
 			err = closed
 		}

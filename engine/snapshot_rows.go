@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -31,9 +32,10 @@ type rowWalk struct {
 	sn *Snapshot
 	it *pebble.Iterator
 
-	gens    [layout.PrefixLen + 8]byte // prefix and generation that the row before had
-	slot    int                        // whose dropped generations are known; -1: none's
+	last    []byte // how the row before begins: prefix, generation, number of a piece
+	slot    int    // whose dropped generations and values are known; -1: none's
 	dropped []uint64
+	pieces  []pieceName
 }
 
 func (w *rowWalk) each(f func(key, val []byte) error) error {
@@ -76,8 +78,15 @@ func (w *rowWalk) skip(key []byte) ([]byte, error) {
 		_, hi := layout.KindRange(layout.SpaceSlot, slot, layout.KindDrop)
 		return hi, nil
 	}
-	gen, ok := generationOf(key)
-	if !ok || bytes.Equal(w.gens[:], key[:len(w.gens)]) {
+	if _, ok := generationOf(key); !ok {
+		return nil, nil
+	}
+	begin := layout.PrefixLen + 8
+	gen, number, pieces := pieceOf(key)
+	if pieces {
+		begin += 8
+	}
+	if bytes.Equal(w.last, key[:begin]) {
 		return nil, nil
 	}
 	if w.slot != int(slot) {
@@ -89,21 +98,39 @@ func (w *rowWalk) skip(key []byte) ([]byte, error) {
 		next := bytes.Clone(key[:layout.PrefixLen])
 		return binary.BigEndian.AppendUint64(next, gen+1), nil
 	}
-	copy(w.gens[:], key)
+	if pieces {
+		if _, found := slices.BinarySearchFunc(w.pieces, pieceName{gen, number}, pieceName.compare); found {
+			_, hi := layout.PieceRange(slot, gen, number)
+			return hi, nil
+		}
+	}
+	w.last = append(w.last[:0], key[:begin]...)
 	return nil, nil
 }
 
-// findDropped reads which generations of a slot no record names any more, or none yet.
+// pieceName names the pieces of one value.
+type pieceName struct{ gen, number uint64 }
+
+func (p pieceName) compare(o pieceName) int {
+	return cmp.Or(cmp.Compare(p.gen, o.gen), cmp.Compare(p.number, o.number))
+}
+
+// findDropped reads which generations of a slot no record names any more, or none yet, and which pieces no row of a
+// field.
 func (w *rowWalk) findDropped(slot uint16) error {
-	w.dropped, w.slot = w.dropped[:0], int(slot)
+	w.dropped, w.pieces, w.slot = w.dropped[:0], w.pieces[:0], int(slot)
 	lo, hi := layout.KindRange(layout.SpaceSlot, slot, layout.KindDrop)
 	it, err := w.sn.below.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 	if err != nil {
 		return fmt.Errorf("walk over dropped values: %w", err)
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		if key := it.Key(); len(key) == layout.PrefixLen+8 {
-			w.dropped = append(w.dropped, binary.BigEndian.Uint64(key[layout.PrefixLen:]))
+		switch gen, number, pieces, err := layout.DropKeyParts(it.Key()); {
+		case err != nil: // findDrops has told
+		case pieces:
+			w.pieces = append(w.pieces, pieceName{gen, number})
+		default:
+			w.dropped = append(w.dropped, gen)
 		}
 	}
 	return it.Close() // also what the walk met
@@ -123,4 +150,16 @@ func generationOf(key []byte) (gen uint64, ok bool) {
 		return binary.BigEndian.Uint64(key[layout.PrefixLen:]), true
 	}
 	return 0, false
+}
+
+// pieceOf gives the generation and number of a row that is a piece of a field's value; of any other row that
+// generationOf knows the generation alone.
+func pieceOf(key []byte) (gen, number uint64, pieces bool) {
+	if key[0] == layout.SpaceBulk && key[3] == layout.KindChunk {
+		if gen, number, pieces = layout.PieceKeyParts(key); pieces {
+			return gen, number, true
+		}
+	}
+	gen, _ = generationOf(key)
+	return gen, 0, false
 }

@@ -51,8 +51,8 @@ func checkSnapshotKey(t *testing.T, w *SnapshotWalk, tag string) {
 		rows := 0
 		err := w.Elements(func(_, val []byte) error {
 			rows++
-			if v, _, err := layout.DecodeHashValue(val); err != nil || string(v) != want {
-				return fmt.Errorf("element %q, %w", v, err)
+			if v, err := layout.DecodeHashValue(val); err != nil || string(v.Value) != want {
+				return fmt.Errorf("element %q, %w", v.Value, err)
 			}
 			return nil
 		})

@@ -19,6 +19,8 @@ type Staged struct {
 	slot   uint16
 	gen    uint64
 	chunks bool
+	field  bool          // pieces of one value of a hash only, under a generation that is in use
+	number uint64        // theirs
 	drops  int64         // how often the slot had been dropped when this began
 	db     *pebble.DB    // Revert opens another
 	batch  *pebble.Batch // nil while there is nothing to write
@@ -43,14 +45,23 @@ func stagedKey() []byte { return []byte{layout.SpaceNode, 'g'} }
 func (s *Store) Stage(slot uint16, chunks bool) (*Staged, error) {
 	// A drop that waits to be applied would take what is staged now with it. The count comes first: a drop after it
 	// makes the value stale, one before it is waited for.
-	drops := s.slots[slot].drops.Load()
+	drops, err := s.waitDrops(slot)
+	if err != nil {
+		return nil, err
+	}
+	return s.stage(slot, chunks, drops)
+}
+
+// waitDrops waits until no drop of the slot is still to be applied, and gives the count of those before.
+func (s *Store) waitDrops(slot uint16) (drops int64, err error) {
+	drops = s.slots[slot].drops.Load()
 	for s.dropWaits(slot) {
 		if err := s.Apply(); err != nil {
 			s.fail(err)
-			return nil, err
+			return 0, err
 		}
 	}
-	return s.stage(slot, chunks, drops)
+	return drops, nil
 }
 
 // Stage begins a value in a slot that the transaction holds, for what could not be made before: others wait for the
@@ -64,7 +75,11 @@ func (t *Txn) Stage(slot uint16, chunks bool) (*Staged, error) {
 }
 
 func (s *Store) stage(slot uint16, chunks bool, drops int64) (*Staged, error) {
-	g := &Staged{s: s, slot: slot, gen: s.nextGen.Add(1) - 1, chunks: chunks, drops: drops}
+	return s.beginStaged(&Staged{s: s, slot: slot, gen: s.nextGen.Add(1) - 1, chunks: chunks, drops: drops})
+}
+
+// beginStaged lists what g will write, before anything of it is written.
+func (s *Store) beginStaged(g *Staged) (*Staged, error) {
 	// A batch of half a memtable or more becomes a memtable of its own.
 	g.piece = int(min(stagePiece, s.opts.memTableBytes()/4))
 	s.place.RLock()
@@ -73,7 +88,7 @@ func (s *Store) stage(slot uint16, chunks bool, drops int64) (*Staged, error) {
 	g.batch = s.db.NewBatch()
 	err := g.list()
 	if err == nil {
-		err = s.raiseStaged(g.batch, g.gen+1)
+		err = s.raiseStaged(g.batch, max(g.gen, g.number)+1)
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.batch.Close())
@@ -81,10 +96,17 @@ func (s *Store) stage(slot uint16, chunks bool, drops int64) (*Staged, error) {
 	return g, nil
 }
 
-// list puts the generation among those to be dropped.
+// list puts the generation, or the one value in it, among those to be dropped.
 func (g *Staged) list() error {
-	listed := layout.Drop{Chunks: g.chunks, Count: ^uint64(0)}
-	return g.batch.Set(layout.AppendDropKey(nil, g.slot, g.gen), listed.Append(nil), nil)
+	d := g.drop()
+	return g.batch.Set(d.row(), d.Append(nil), nil)
+}
+
+// drop is what has to go if nobody adopts it.
+func (g *Staged) drop() drop {
+	d := drop{slot: g.slot, gen: g.gen, number: g.number, field: g.field}
+	d.Drop = layout.Drop{Chunks: g.chunks, Pieces: !g.chunks, Count: ^uint64(0)}
+	return d
 }
 
 // dropWaits is droppedBelow for who does not hold the slot's lock.
@@ -118,6 +140,10 @@ func (g *Staged) Put(element []byte, val ...[]byte) error {
 	} else {
 		row = layout.AppendElementKey(nil, g.slot, g.gen, element)
 	}
+	return g.put(row, val...)
+}
+
+func (g *Staged) put(row []byte, val ...[]byte) error {
 	g.rows++
 	if g.batch == nil {
 		g.batch = g.db.NewBatch()
@@ -218,13 +244,15 @@ func (g *Staged) Rows() int { return g.rows }
 // lock held, an answer of no holds until the commit, unless the transaction itself drops the slot.
 func (g *Staged) Stale() bool { return g.s.slots[g.slot].drops.Load() != g.drops }
 
-// Adopt makes the staged rows those of a record that the transaction commits; the caller sets the record's Gen.
+// Adopt makes the staged rows those of a record that the transaction commits; the caller sets the record's Gen. Of
+// StagePieces, the record has that generation, and a row that the caller puts names them.
 // ErrDropped: the rows are gone, stage the value again.
 func (t *Txn) Adopt(g *Staged) error {
 	if g.Stale() || t.isDropped(g.slot) {
 		return ErrDropped
 	}
-	t.putRow(g.slot, layout.AppendDropKey(nil, g.slot, g.gen), nil, true)
+	d := g.drop()
+	t.putRow(g.slot, d.row(), nil, true)
 	t.adopted = append(t.adopted, g)
 	return nil
 }
@@ -236,7 +264,7 @@ func (g *Staged) Close() error {
 		err = g.batch.Close()
 	}
 	if !g.taken {
-		g.s.drops.addAt(0, g.slot, g.gen, layout.Drop{Chunks: g.chunks, Count: ^uint64(0)})
+		g.s.drops.addAt(0, g.drop())
 	}
 	return err
 }

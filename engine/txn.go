@@ -77,7 +77,10 @@ type Txn struct {
 	purged  int
 	fresh   []uint64 // generations given out by this transaction
 	adopted []*Staged
-	seen    int64 // see TakeSeen
+
+	pieceDrops []drop // of values of fields that no row names any more
+
+	seen int64 // see TakeSeen
 }
 
 // NewTxn makes a transaction of s.
@@ -124,6 +127,7 @@ func (t *Txn) reset() {
 	clear(t.events)
 	clear(t.adopted)
 	t.events, t.adopted, t.fresh = t.events[:0], t.adopted[:0], t.fresh[:0]
+	t.pieceDrops = t.pieceDrops[:0]
 }
 
 // Large says that the transaction still holds much of its last use: long arguments that others gave it, or values read.
@@ -260,8 +264,10 @@ func (t *Txn) newKey() *Key {
 	return t.keys[t.used-1]
 }
 
-// Put makes the change of k.Rec part of the transaction. k.Rec.Body must stay as it is until Commit.
+// Put makes the change of k.Rec part of the transaction. k.Rec.Body must stay as it is until Commit. Rec.Arrived ends: who
+// brings a key sets it anew, after Put.
 func (t *Txn) Put(k *Key) {
+	k.Rec.Arrived = false
 	k.dirty = true
 	k.expired = false
 	t.dirty++

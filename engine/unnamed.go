@@ -27,9 +27,6 @@ func (t *Txn) forgetUnnamed() {
 			return false
 		}
 		t.forgetRows(g.slot, g.gen)
-		if tree := t.elems[g.slot]; tree != nil {
-			tree.Delete(pending.Row{Key: layout.AppendDropKey(nil, g.slot, g.gen)})
-		}
 		return true
 	})
 	for _, gen := range t.fresh {
@@ -62,4 +59,5 @@ func (t *Txn) forgetRows(slot uint16, gen uint64) {
 	for _, r := range rows {
 		tree.Delete(r)
 	}
+	t.forgetDrops(tree, slot, gen)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"cairn/engine/layout"
@@ -17,6 +18,7 @@ func (v *rowVersions) of(gen uint64) *atomic.Uint32 { return &v[gen%uint64(len(v
 type View struct {
 	*Iter
 	Rec     layout.Record // Body is a copy
+	Pieces  *Iter         // of long values of fields; nil when there are none
 	version uint32
 }
 
@@ -31,7 +33,21 @@ func (t *Txn) View(k *Key) (*View, error) {
 	}
 	it.KeepOpen()
 	v.Iter = it
+	if k.Rec.MayHavePieces() {
+		if v.Pieces, err = t.Pieces(k, it); err != nil {
+			return nil, errors.Join(err, it.Close())
+		}
+	}
 	return v, nil
+}
+
+// Close lets go of all rows and gives the first error met.
+func (v *View) Close() error {
+	err := v.Iter.Close()
+	if v.Pieces != nil {
+		err = errors.Join(err, v.Pieces.Close())
+	}
+	return err
 }
 
 // Same says whether k still holds exactly what the view shows. The transaction holds k's slot.

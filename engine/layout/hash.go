@@ -14,11 +14,17 @@ import (
 // Any other has a row for each field (Rows), ordered by the hash of the field:
 //
 //	row key, last part: hash(8) field
-//	row value:          flags(1) [deadline(8)] value
+//	row value:          flags(1) [deadline(8)] value, or number(8) length(uvarint)
 //
 // Bit 0 of flags says that deadlines are there, Unix milliseconds, 0 for a field that lives on: in a packed
-// hash every field has one then, in a row it is this field's. The other bits are 0; what sets one of them is
-// a later format, which these decoders refuse.
+// hash every field has one then, in a row it is this field's. Bit 1, in a row, says that the value is in
+// pieces of PieceBytes, the last one shorter, which stand under the hash's generation in SpaceBulk, with a
+// number that no other value under it ever had:
+//
+//	row key, last part: number(8) piece(4)
+//
+// So a hash's rows are two ranges, whatever its fields hold. The other bits are 0; what sets one of them is a
+// later format, which these decoders refuse.
 
 // Notes of hashes in Record.Enc: how Redis would hold the value. A hash of small fields that are too many bytes
 // for PackedHashMax has rows and still says listpack.
@@ -34,7 +40,15 @@ const (
 	// PackedHashHead is how many bytes stand before the first field.
 	PackedHashHead = 3
 
+	// LongFieldOver is how long a value may be, bytes, to stand in its field's row; a longer one is in pieces.
+	LongFieldOver = 64 << 10
+	// PieceBytes is how many bytes each piece has but the last.
+	PieceBytes = ChunkBytes
+
 	hashDeadlines = 1 << 0 // in flags
+	hashPieces    = 1 << 1
+
+	piecesMax = PieceBytes << 32 // bytes: as many as piece numbers reach
 )
 
 // HashField is one field of a packed hash. The slices alias the hash.
@@ -209,26 +223,84 @@ func HashElementParts(element []byte) (pos uint64, field []byte, err error) {
 
 // AppendHashValue appends the value of a field's row; deadlineMs 0 is none.
 func AppendHashValue(dst, value []byte, deadlineMs int64) []byte {
-	if deadlineMs == 0 {
-		return append(append(dst, 0), value...)
-	}
-	dst = binary.BigEndian.AppendUint64(append(dst, hashDeadlines), uint64(deadlineMs))
-	return append(dst, value...)
+	return append(appendHashHead(dst, 0, deadlineMs), value...)
 }
 
-// DecodeHashValue splits the value of a field's row. The value aliases src.
-func DecodeHashValue(src []byte) (value []byte, deadlineMs int64, err error) {
+// AppendHashPieces appends the row of a field whose value of length bytes is in pieces with this number.
+func AppendHashPieces(dst []byte, number, length uint64, deadlineMs int64) []byte {
+	dst = appendHashHead(dst, hashPieces, deadlineMs)
+	return binary.AppendUvarint(binary.BigEndian.AppendUint64(dst, number), length)
+}
+
+func appendHashHead(dst []byte, flags byte, deadlineMs int64) []byte {
+	if deadlineMs == 0 {
+		return append(dst, flags)
+	}
+	return binary.BigEndian.AppendUint64(append(dst, flags|hashDeadlines), uint64(deadlineMs))
+}
+
+// HashValue is the value of a field's row.
+type HashValue struct {
+	Value    []byte // unless it is in pieces; aliases the row
+	Deadline int64  // Unix milliseconds; 0: lives on
+	Length   uint64 // bytes of the value
+	InPieces bool
+	Number   uint64 // of the pieces
+}
+
+// Pieces counts the rows of a value in pieces.
+func (v *HashValue) Pieces() uint64 { return (v.Length + PieceBytes - 1) / PieceBytes }
+
+// DecodeHashValue splits the value of a field's row.
+func DecodeHashValue(src []byte) (v HashValue, err error) {
 	if len(src) < 1 {
-		return nil, 0, errShort("hash row", 0, 1)
+		return v, errShort("hash row", 0, 1)
 	}
-	switch src[0] {
-	case 0:
-		return src[1:], 0, nil
-	case hashDeadlines:
-		if len(src) < 9 {
-			return nil, 0, errShort("hash row deadline", len(src)-1, 8)
+	flags := src[0]
+	src = src[1:]
+	if flags == 0 { // nearly always
+		return HashValue{Value: src, Length: uint64(len(src))}, nil
+	}
+	if flags&^(hashDeadlines|hashPieces) != 0 {
+		return v, &Error{"hash row", fmt.Sprintf("flags %#02x are not known", flags)}
+	}
+	if flags&hashDeadlines != 0 {
+		if len(src) < 8 {
+			return v, errShort("hash row deadline", len(src), 8)
 		}
-		return src[9:], int64(binary.BigEndian.Uint64(src[1:])), nil
+		v.Deadline = int64(binary.BigEndian.Uint64(src))
+		src = src[8:]
 	}
-	return nil, 0, &Error{"hash row", fmt.Sprintf("flags %#02x are not known", src[0])}
+	if flags&hashPieces == 0 {
+		v.Value, v.Length = src, uint64(len(src))
+		return v, nil
+	}
+	if len(src) < 8 {
+		return v, errShort("hash row number", len(src), 8)
+	}
+	v.InPieces, v.Number = true, binary.BigEndian.Uint64(src)
+	length, rest, err := uvarint("hash row length", src[8:])
+	if err != nil {
+		return v, err
+	}
+	if v.Length = length; length == 0 || length > piecesMax || len(rest) > 0 {
+		return v, &Error{"hash row", fmt.Sprintf("%d bytes in pieces, %d bytes behind that", length, len(rest))}
+	}
+	return v, nil
+}
+
+// PieceLen is the length of the last part of a piece's row key.
+const PieceLen = 8 + 4
+
+// AppendPiece appends the last part of the row key of a piece.
+func AppendPiece(dst []byte, number uint64, piece uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(dst, number), piece)
+}
+
+// PieceParts splits the last part of the row key of a piece.
+func PieceParts(element []byte) (number uint64, piece uint32, err error) {
+	if len(element) != PieceLen {
+		return 0, 0, &Error{"piece", fmt.Sprintf("row key's last part has %d bytes, want %d", len(element), PieceLen)}
+	}
+	return binary.BigEndian.Uint64(element), binary.BigEndian.Uint32(element[8:]), nil
 }

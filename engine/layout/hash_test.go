@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -60,10 +61,58 @@ func TestHashRowBytes(t *testing.T) {
 		t.Errorf("element %q has parts %d, %q, %v", e, pos, field, err)
 	}
 	for _, deadline := range []int64{0, 1 << 40} {
-		v, at, err := DecodeHashValue(AppendHashValue(nil, []byte("v"), deadline))
-		if err != nil || string(v) != "v" || at != deadline {
-			t.Errorf("value with deadline %d reads as %q, %d, %v", deadline, v, at, err)
+		v, err := DecodeHashValue(AppendHashValue(nil, []byte("v"), deadline))
+		if err != nil || string(v.Value) != "v" || v.Deadline != deadline || v.InPieces || v.Length != 1 {
+			t.Errorf("value with deadline %d reads as %+v, %v", deadline, v, err)
 		}
+		v, err = DecodeHashValue(AppendHashPieces(nil, 7, 2*PieceBytes+1, deadline))
+		want := HashValue{Deadline: deadline, Length: 2*PieceBytes + 1, InPieces: true, Number: 7}
+		if err != nil || !reflect.DeepEqual(v, want) || v.Pieces() != 3 {
+			t.Errorf("pieces with deadline %d read as %+v of %d, %v", deadline, v, v.Pieces(), err)
+		}
+	}
+}
+
+// The rows that a hash's generation has, and those that list it or a part of it for dropping, are found by their keys.
+func TestPieceKeys(t *testing.T) {
+	key := AppendPieceKey(nil, 100, 7, 9, 3)
+	gen, number, ok := PieceKeyParts(key)
+	if !ok || gen != 7 || number != 9 {
+		t.Errorf("piece key %x has generation %d, number %d, %v", key, gen, number, ok)
+	}
+	if number, piece, err := PieceParts(key[PrefixLen+8:]); err != nil || number != 9 || piece != 3 {
+		t.Errorf("piece key %x ends with number %d, piece %d, %v", key, number, piece, err)
+	}
+	if _, _, ok := PieceKeyParts(AppendChunkKey(nil, 100, 7, 9)); ok {
+		t.Error("a chunk of a string is taken for a piece")
+	}
+	within := func(lo, hi []byte) bool { return bytes.Compare(lo, key) <= 0 && bytes.Compare(key, hi) < 0 }
+	if !within(GenerationRange(100, 7, true)) || !within(PieceRange(100, 7, 9)) {
+		t.Errorf("piece key %x is outside of its generation or value", key)
+	}
+	if within(PieceRange(100, 7, 8)) || within(PieceRange(100, 7, 10)) {
+		t.Errorf("piece key %x is within another value", key)
+	}
+	for _, want := range []bool{false, true} {
+		row := AppendDropKey(nil, 100, 7)
+		if want {
+			row = AppendPieceDropKey(nil, 100, 7, 9)
+		}
+		gen, number, pieces, err := DropKeyParts(row)
+		if err != nil || gen != 7 || pieces != want || pieces && number != 9 {
+			t.Errorf("drop key %x: generation %d, number %d, pieces %v, %v", row, gen, number, pieces, err)
+		}
+		if _, _, _, err := DropKeyParts(row[:len(row)-1]); err == nil {
+			t.Errorf("drop key %x without its last byte is taken", row)
+		}
+	}
+	for _, want := range []Drop{{}, {Chunks: true, Count: 3}, {Pieces: true, Count: 1 << 40}} {
+		if got, err := DecodeDrop(want.Append(nil)); err != nil || got != want {
+			t.Errorf("drop %+v reads as %+v, %v", want, got, err)
+		}
+	}
+	if _, err := DecodeDrop([]byte{2, 0}); err == nil {
+		t.Error("a drop with a flag of a later format is taken")
 	}
 }
 
@@ -136,14 +185,27 @@ func FuzzPackedHash(f *testing.F) {
 func FuzzHashRow(f *testing.F) {
 	f.Add(AppendHashElement(nil, []byte("a")), AppendHashValue(nil, []byte("v"), 7))
 	f.Add([]byte("short"), []byte{})
+	f.Add(AppendPiece(nil, 7, 1), AppendHashPieces(nil, 9, 70000, 0))
+	f.Add([]byte{}, AppendHashPieces(nil, 9, 1<<47, 5))
 	f.Fuzz(func(t *testing.T, element, row []byte) {
 		if pos, field, err := HashElementParts(element); err == nil {
 			if again := append(AppendHashFrom(nil, pos), field...); !bytes.Equal(again, element) {
 				t.Fatalf("row key %q comes back as %q", element, again)
 			}
 		}
-		if v, at, err := DecodeHashValue(row); err == nil && (row[0] == 0 || at != 0) {
-			if again := AppendHashValue(nil, v, at); !bytes.Equal(again, row) {
+		if number, piece, err := PieceParts(element); err == nil && !bytes.Equal(AppendPiece(nil, number, piece), element) {
+			t.Fatalf("row key %q comes back as %q", element, AppendPiece(nil, number, piece))
+		}
+		v, err := DecodeHashValue(row)
+		switch {
+		case err != nil:
+		case v.InPieces: // a length may be written longer than it needs to be
+			again, err := DecodeHashValue(AppendHashPieces(nil, v.Number, v.Length, v.Deadline))
+			if err != nil || !reflect.DeepEqual(again, v) || v.Pieces() == 0 || v.Pieces() > 1<<32 {
+				t.Fatalf("row %q is %+v and comes back as %+v, %v", row, v, again, err)
+			}
+		case row[0] == 0 || v.Deadline != 0:
+			if again := AppendHashValue(nil, v.Value, v.Deadline); !bytes.Equal(again, row) {
 				t.Fatalf("row %q comes back as %q", row, again)
 			}
 		}

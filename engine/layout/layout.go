@@ -8,8 +8,11 @@
 //	0x01 slot(2) 0x02 generation(8) element  element of a large value
 //	0x01 slot(2) 0x03 deadline(8) key        expiry index, a hint: the key record decides; value: empty
 //	0x01 slot(2) 0x04 generation(8)          a generation whose rows wait to be dropped; value: Drop
+//	0x01 slot(2) 0x04 generation(8) number(8) the same of a field's pieces in it
 //	0x02 slot(2) 0x01 key                    value of a string over InlineMax bytes, up to ChunkedOver
 //	0x02 slot(2) 0x02 generation(8) chunk(4) chunk of a longer string, ChunkBytes each
+//	0x02 slot(2) 0x02 generation(8) number(8) piece(4)
+//	                                         piece of a long value of a hash's field, PieceBytes each
 //
 // Bulk values have a space of their own because Pebble chooses where a value lives by key span and ends a
 // table at each border of such spans: one border in the whole store costs nothing, two in each of 16384 slots
@@ -133,6 +136,23 @@ func AppendDropKey(dst []byte, slot uint16, gen uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, gen)
 }
 
+// AppendPieceDropKey appends the row key that lists one field's pieces for dropping.
+func AppendPieceDropKey(dst []byte, slot uint16, gen, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(AppendDropKey(dst, slot, gen), number)
+}
+
+// DropKeyParts splits a row key that lists something for dropping; pieces says that it is a field's pieces and not all
+// of a generation.
+func DropKeyParts(row []byte) (gen, number uint64, pieces bool, err error) {
+	switch len(row) {
+	case PrefixLen + 8:
+		return binary.BigEndian.Uint64(row[PrefixLen:]), 0, false, nil
+	case PrefixLen + 16:
+		return binary.BigEndian.Uint64(row[PrefixLen:]), binary.BigEndian.Uint64(row[PrefixLen+8:]), true, nil
+	}
+	return 0, 0, false, &Error{"drop key", fmt.Sprintf("%d bytes, want %d or %d", len(row), PrefixLen+8, PrefixLen+16)}
+}
+
 // AppendValueKey appends the row key of the value of the string at key.
 func AppendValueKey(dst []byte, slot uint16, key []byte) []byte {
 	dst = appendPrefix(dst, SpaceBulk, slot, KindValue)
@@ -144,6 +164,28 @@ func AppendChunkKey(dst []byte, slot uint16, gen uint64, chunk uint32) []byte {
 	dst = appendPrefix(dst, SpaceBulk, slot, KindChunk)
 	dst = binary.BigEndian.AppendUint64(dst, gen)
 	return binary.BigEndian.AppendUint32(dst, chunk)
+}
+
+// AppendPieceKey appends the row key of a piece of a field's value in the hash with this generation.
+func AppendPieceKey(dst []byte, slot uint16, gen, number uint64, piece uint32) []byte {
+	dst = appendPrefix(dst, SpaceBulk, slot, KindChunk)
+	return AppendPiece(binary.BigEndian.AppendUint64(dst, gen), number, piece)
+}
+
+// PieceRange gives the bounds [lo, hi) of the pieces of one value. Numbers are below 2^63, as generations are.
+func PieceRange(slot uint16, gen, number uint64) (lo, hi []byte) {
+	lo = AppendPieceKey(nil, slot, gen, number, 0)
+	hi = AppendPieceKey(nil, slot, gen, number+1, 0)
+	return lo[:len(lo)-4], hi[:len(hi)-4]
+}
+
+// PieceKeyParts gives generation and number of a row key of SpaceBulk and KindChunk, ok false when it is a chunk of a
+// string.
+func PieceKeyParts(row []byte) (gen, number uint64, ok bool) {
+	if len(row) != PrefixLen+8+PieceLen {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint64(row[PrefixLen:]), binary.BigEndian.Uint64(row[PrefixLen+8:]), true
 }
 
 // GenerationRange gives the bounds [lo, hi) of all rows of one generation, elements or chunks.

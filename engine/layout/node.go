@@ -6,7 +6,7 @@ import (
 )
 
 // Version is the format of all rows. A store of another version is refused on open.
-const Version = 1
+const Version = 2
 
 // Node row names, in SpaceNode.
 var (
@@ -59,6 +59,18 @@ type Counters struct {
 	Keys  int64 // key records, expired but undeleted ones included
 	Large int64 // of them, values that have rows of their own
 	Bytes int64 // payload bytes of keys and values
+
+	Deadlines   int64 // of the keys, those that have one
+	DeadlineSum int64 // of all deadlines, each as DeadlineWeight
+}
+
+// DeadlineWeight is what a deadline (Unix milliseconds) adds to Counters.DeadlineSum: Unix seconds, up to some time two
+// centuries from now, so that a billion far ones do not overflow the sum.
+func DeadlineWeight(deadline int64) int64 { return min(deadline/1000, 1<<33) }
+
+// fields are the counters in the order of their encoding.
+func (c *Counters) fields() [5]*int64 {
+	return [...]*int64{&c.Keys, &c.Large, &c.Bytes, &c.Deadlines, &c.DeadlineSum}
 }
 
 // AppendPageKey appends the row key of counter page p.
@@ -67,9 +79,9 @@ func AppendPageKey(dst []byte, p int) []byte { return append(dst, SpaceNode, 'c'
 // AppendPage appends an encoded counter page.
 func AppendPage(dst []byte, page *[PageSlots]Counters) []byte {
 	for i := range page {
-		dst = binary.AppendVarint(dst, page[i].Keys)
-		dst = binary.AppendVarint(dst, page[i].Large)
-		dst = binary.AppendVarint(dst, page[i].Bytes)
+		for _, field := range page[i].fields() {
+			dst = binary.AppendVarint(dst, *field)
+		}
 	}
 	return dst
 }
@@ -77,7 +89,7 @@ func AppendPage(dst []byte, page *[PageSlots]Counters) []byte {
 // DecodePage fills page from src.
 func DecodePage(page *[PageSlots]Counters, src []byte) error {
 	for i := range page {
-		for _, field := range []*int64{&page[i].Keys, &page[i].Large, &page[i].Bytes} {
+		for _, field := range page[i].fields() {
 			v, n := binary.Varint(src)
 			if n <= 0 {
 				return &Error{"counter page", fmt.Sprintf("slot %d of the page is not a varint", i)}

@@ -31,13 +31,14 @@ const (
 //
 //	head(1) enc(1) [deadline(8)] [gen(8) count(uvarint) bytes(uvarint)] body
 //
-// head holds the type in its low four bits, the form in the next two and bit 6 when a deadline follows. A
-// ValueRow has count (the string's length) but no generation.
+// head holds the type in its low four bits, the form in the next two, bit 6 when a deadline follows, and bit 7 when the
+// key has arrived. A ValueRow has count (the string's length) but no generation.
 type Record struct {
 	Type     Type
 	Form     Form
 	Enc      uint8  // the family's own note, so that OBJECT ENCODING tells what Redis would
 	Deadline int64  // Unix milliseconds; 0: lives on
+	Arrived  bool   // brought by RESTORE-ASKING, and not written since
 	Gen      uint64 // Rows only
 	Count    uint64 // Rows: elements, or bytes of a string; ValueRow: bytes of the string
 	Bytes    uint64 // Rows only: payload bytes, so that a drop knows what it is about
@@ -46,6 +47,7 @@ type Record struct {
 
 const (
 	headDeadline = 1 << 6
+	headArrived  = 1 << 7
 	// RecordHeadMax is what a record costs beyond its body at most.
 	RecordHeadMax = 2 + 8 + 8 + 2*binary.MaxVarintLen64
 )
@@ -55,6 +57,9 @@ func (r *Record) Append(dst []byte) []byte {
 	head := byte(r.Type)&0x0f | byte(r.Form)&3<<4
 	if r.Deadline != 0 {
 		head |= headDeadline
+	}
+	if r.Arrived {
+		head |= headArrived
 	}
 	dst = append(dst, head, r.Enc)
 	if r.Deadline != 0 {
@@ -78,7 +83,8 @@ func (r *Record) Decode(src []byte) error {
 	}
 	head := src[0]
 	*r = Record{Type: Type(head & 0x0f), Form: Form(head >> 4 & 3), Enc: src[1]}
-	if head&0x80 != 0 || r.Type < String || r.Type > Stream || r.Form > Rows {
+	r.Arrived = head&headArrived != 0
+	if r.Type < String || r.Type > Stream || r.Form > Rows {
 		return &Error{"record head", fmt.Sprintf("%#02x names no known type and form", head)}
 	}
 	src = src[2:]
@@ -122,19 +128,34 @@ func uvarint(part string, src []byte) (uint64, []byte, error) {
 // Chunks says whether the record's generation has chunk rows of a string rather than element rows.
 func (r *Record) Chunks() bool { return r.Type == String }
 
-// Drop is the value of a row that lists a generation for dropping.
+// MayHavePieces says whether the record's generation may have pieces of long fields beside its element rows.
+func (r *Record) MayHavePieces() bool {
+	return r.Type == HashType && r.Form == Rows && r.Bytes > LongFieldOver
+}
+
+// Drop is the value of a row that lists something for dropping.
 type Drop struct {
-	Chunks bool   // chunk rows rather than element rows
+	Chunks bool   // of a generation: chunk rows rather than element rows
+	Pieces bool   // of a generation: pieces of long fields beside element rows
 	Count  uint64 // how many rows, about
 }
 
+// Flags of a drop row. Bit 1 is for the index of fields' deadlines.
+const (
+	dropChunks = 1 << 0
+	dropPieces = 1 << 2
+)
+
 // Append appends the encoded drop.
 func (d Drop) Append(dst []byte) []byte {
-	var flag byte
+	var flags byte
 	if d.Chunks {
-		flag = 1
+		flags |= dropChunks
 	}
-	return binary.AppendUvarint(append(dst, flag), d.Count)
+	if d.Pieces {
+		flags |= dropPieces
+	}
+	return binary.AppendUvarint(append(dst, flags), d.Count)
 }
 
 // DecodeDrop reads the value of a drop row.
@@ -142,7 +163,10 @@ func DecodeDrop(src []byte) (d Drop, err error) {
 	if len(src) < 1 {
 		return d, errShort("drop", 0, 2)
 	}
-	d.Chunks = src[0] == 1
+	if src[0]&^(dropChunks|dropPieces) != 0 {
+		return d, &Error{"drop", fmt.Sprintf("flags %#02x are not known", src[0])}
+	}
+	d.Chunks, d.Pieces = src[0]&dropChunks != 0, src[0]&dropPieces != 0
 	d.Count, _, err = uvarint("drop count", src[1:])
 	return d, err
 }

@@ -140,7 +140,7 @@ func (d *decoder) duplicate() error {
 		return err
 	}
 	again := decoder{
-		src: &source{mem: d.src.mem, off: d.start}, sink: Discard{},
+		src: &source{mem: d.src.mem, off: d.start, passed: d.src.passed, told: d.start}, sink: Discard{},
 		checkPlain: d.checkPlain, second: true,
 	}
 	if d.uniq != nil {
@@ -181,7 +181,7 @@ func (d *decoder) topString() error {
 		if err := d.open(KindString, want); err != nil {
 			return err
 		}
-		return d.lzfTopString(packed, want)
+		return d.lzfPieces(packed, want, what, d.sink.StringChunk)
 	}
 	return d.src.failf(what, "string encoding %d is unknown", n)
 }
@@ -197,12 +197,17 @@ func (d *decoder) rawTopString(n uint64) error {
 	if err := d.open(KindString, n); err != nil {
 		return err
 	}
+	return d.rawPieces(n, "string", d.sink.StringChunk)
+}
+
+// rawPieces gives the next n bytes to emit, in pieces.
+func (d *decoder) rawPieces(n uint64, what string, emit func([]byte) error) error {
 	for n > 0 {
-		b, err := d.src.next(int(min(n, pieceLen)), "string")
+		b, err := d.src.next(int(min(n, pieceLen)), what)
 		if err != nil {
 			return err
 		}
-		if err := d.sink.StringChunk(b); err != nil {
+		if err := emit(b); err != nil {
 			return err
 		}
 		n -= uint64(len(b))
@@ -210,24 +215,24 @@ func (d *decoder) rawTopString(n uint64) error {
 	return nil
 }
 
-// lzfTopString keeps errors of the sink and of the source apart from those of the
-// block.
-func (d *decoder) lzfTopString(packed, want uint64) error {
+// lzfPieces gives what a block stands for to emit, in pieces. It keeps errors of the sink and of the source apart from
+// those of the block.
+func (d *decoder) lzfPieces(packed, want uint64, what string, emit func([]byte) error) error {
 	var outer error
 	pull := func(n int) ([]byte, error) {
-		b, err := d.src.next(n, "string")
+		b, err := d.src.next(n, what)
 		outer = err
 		return b, err
 	}
 	err := lzfChunks(packed, want, pull, func(b []byte) error {
-		outer = d.sink.StringChunk(b)
+		outer = emit(b)
 		return outer
 	})
 	if outer != nil {
 		return outer
 	}
 	if err != nil {
-		return d.src.fail("string", "lzf: "+err.Error(), nil)
+		return d.src.fail(what, "lzf: "+err.Error(), nil)
 	}
 	return nil
 }
@@ -337,7 +342,24 @@ func (d *decoder) plainPair(deadlineMs int64, size uint64) error {
 	if err != nil {
 		return err
 	}
-	v, err := d.src.str(&d.val, "hash value")
+	long := d.longFields()
+	if long == nil {
+		v, err := d.src.str(&d.val, "hash value")
+		if err != nil {
+			return err
+		}
+		return d.hashField(f, v, deadlineMs, size)
+	}
+	n, enc, err := d.src.lengthOrEncoding("hash value")
+	switch {
+	case err != nil:
+		return err
+	case !enc && n > LongField:
+		return d.longField(f, n, deadlineMs, size, long)
+	case enc && n == strLZF:
+		return d.lzfField(f, deadlineMs, size, long)
+	}
+	v, err := d.src.strOf(&d.val, n, enc, "hash value")
 	if err != nil {
 		return err
 	}
@@ -345,13 +367,76 @@ func (d *decoder) plainPair(deadlineMs int64, size uint64) error {
 }
 
 func (d *decoder) hashField(f, v []byte, deadlineMs int64, size uint64) error {
-	if err := d.seen(f); err != nil {
-		return err
-	}
-	if err := d.open(KindHash, size); err != nil {
+	if err := d.beginField(f, size); err != nil {
 		return err
 	}
 	return d.sink.HashField(f, v, deadlineMs)
+}
+
+func (d *decoder) beginField(f []byte, size uint64) error {
+	if err := d.seen(f); err != nil {
+		return err
+	}
+	return d.open(KindHash, size)
+}
+
+// longFields is the sink if it takes long values in pieces, nil if not.
+func (d *decoder) longFields() LongFields {
+	switch s := d.sink.(type) {
+	case LongFields:
+		return s
+	case Discard:
+		return discardLong{}
+	}
+	return nil
+}
+
+// discardLong is no part of Discard, so that a Sink that has it for its base misses no field.
+type discardLong struct{}
+
+func (discardLong) LongField([]byte, uint64, int64) error { return nil }
+func (discardLong) FieldChunk([]byte) error               { return nil }
+
+// longField gives a value of n bytes in pieces.
+func (d *decoder) longField(f []byte, n uint64, deadlineMs int64, size uint64, to LongFields) error {
+	const what = "hash value"
+	if n > MaxElement {
+		return d.src.failf(what, "%d bytes, limit %d", n, MaxElement)
+	}
+	if d.src.br == nil && int64(n) > int64(len(d.src.mem))-d.src.off {
+		_, err := d.src.next(int(n), what) // fail before the sink hears of it
+		return err
+	}
+	if err := d.beginField(f, size); err != nil {
+		return err
+	}
+	if err := to.LongField(f, n, deadlineMs); err != nil {
+		return err
+	}
+	return d.rawPieces(n, what, to.FieldChunk)
+}
+
+// lzfField gives a compressed value, in pieces if it is long.
+func (d *decoder) lzfField(f []byte, deadlineMs int64, size uint64, to LongFields) error {
+	const what = "hash value"
+	packed, want, err := d.src.lzfLengths(what)
+	if err != nil {
+		return err
+	}
+	if want <= LongField {
+		v, err := d.src.lzfBytes(&d.val, packed, want, what)
+		if err != nil {
+			return err
+		}
+		return d.hashField(f, v, deadlineMs, size)
+	}
+	if err := d.beginField(f, size); err != nil {
+		return err
+	}
+	if err := to.LongField(f, want, deadlineMs); err != nil {
+		return err
+	}
+	return d.lzfPieces(packed, want, what, to.FieldChunk)
 }
 
 // plainHashDeadlines decodes field deadlines that stand in front of each pair:

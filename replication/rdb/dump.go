@@ -13,16 +13,59 @@ const footerLen = 2 + 8
 //
 // A checksum of zero is no exception here, as it is at the end of a stream.
 func VerifyDump(payload []byte) (body []byte, version uint16, err error) {
+	return VerifyLongDump(payload, nil)
+}
+
+// Passed is told of parts of a payload, in order, that were looked at and will not be again soon. It may be nil. Where a
+// payload lies in a file that is mapped, its pages can go then.
+type Passed func(part []byte)
+
+// passStep is the least part that Passed is told of, but for the last.
+const passStep = 1 << 20
+
+// VerifyLongDump is VerifyDump of a payload that may be long.
+func VerifyLongDump(payload []byte, passed Passed) (body []byte, version uint16, err error) {
 	if len(payload) < footerLen {
 		return nil, 0, ErrDumpFooter
 	}
 	body = payload[:len(payload)-footerLen]
 	version = binary.LittleEndian.Uint16(payload[len(body):])
 	sum := binary.LittleEndian.Uint64(payload[len(body)+2:])
-	if version > MaxVersion || sum != Checksum(0, payload[:len(body)+2]) {
+	if version > MaxVersion || sum != checksumOf(payload[:len(body)+2], passed) {
 		return nil, version, ErrDumpFooter
 	}
 	return body, version, nil
+}
+
+func checksumOf(p []byte, passed Passed) (crc uint64) {
+	for len(p) > 0 {
+		part := p[:min(len(p), passStep)]
+		p = p[len(part):]
+		crc = Checksum(crc, part)
+		if passed != nil {
+			passed(part)
+		}
+	}
+	return crc
+}
+
+// StringLen tells, by its first bytes alone, whether a payload is of a string, and the length that this claims to have; 0
+// where it cannot be told.
+func StringLen(payload []byte) (n uint64, isString bool) {
+	src := &source{mem: payload}
+	if typ, err := src.readByte("type"); err != nil || typ != TypeString {
+		return 0, false
+	}
+	n, enc, err := src.lengthOrEncoding("string")
+	if err == nil && enc && n == strLZF {
+		_, n, err = src.lzfLengths("string")
+	} else if enc {
+		n = 0 // an integer
+	}
+	if err != nil {
+		return 0, true
+	}
+	return n, true
 }
 
 // DecodeDump checks a payload and hands its value to sink. The error is
@@ -37,8 +80,11 @@ func DecodeDump(payload []byte, sink Sink) error {
 
 // DecodeValue hands the value in body, type byte first, to sink. Nothing may
 // follow the value.
-func DecodeValue(body []byte, sink Sink) error {
-	src := &source{mem: body}
+func DecodeValue(body []byte, sink Sink) error { return DecodeLongValue(body, sink, nil) }
+
+// DecodeLongValue is DecodeValue of a value that may be long.
+func DecodeLongValue(body []byte, sink Sink, passed Passed) error {
+	src := &source{mem: body, passed: passed}
 	typ, err := src.readByte("type")
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ type Encoder struct {
 	err  error
 	key  []byte // stands between the type byte and the value in a stream
 	left uint64 // elements, or bytes of a string, still to come
+	part uint64 // bytes of the value of the last field still to come
 	open byte   // the type of the last value begun
 
 	keyed   bool   // each value needs a key in front (a stream)
@@ -81,8 +82,8 @@ func (e *Encoder) head(typ byte) error {
 	switch {
 	case e.err != nil:
 		return e.err
-	case e.left > 0:
-		return e.fail("type %d begun with %d missing of type %d", typ, e.left, e.open)
+	case e.left > 0 || e.part > 0:
+		return e.fail("type %d begun with %d missing of type %d, %d bytes of a value", typ, e.left, e.open, e.part)
 	case e.keyed && e.key == nil:
 		return e.fail("value of type %d without a key", typ)
 	case !e.keyed && e.values > 0:
@@ -107,8 +108,8 @@ func (e *Encoder) one(typ byte) error {
 	if e.err != nil {
 		return e.err
 	}
-	if e.left == 0 || e.open != typ {
-		return e.fail("element of type %d, %d missing of type %d", typ, e.left, e.open)
+	if e.left == 0 || e.open != typ || e.part > 0 {
+		return e.fail("element of type %d, %d missing of type %d, %d bytes of a value", typ, e.left, e.open, e.part)
 	}
 	e.left--
 	return nil
@@ -209,6 +210,44 @@ func (e *Encoder) Pair(field, value []byte) error {
 	return e.str(value)
 }
 
+// BeginPair opens the next field of a hash whose value of n bytes is to be given to Part.
+func (e *Encoder) BeginPair(field []byte, n uint64) error {
+	if err := e.one(TypeHash); err != nil {
+		return err
+	}
+	return e.beginValue(field, n)
+}
+
+// beginValue writes a field and the length of its value.
+func (e *Encoder) beginValue(field []byte, n uint64) error {
+	if err := e.str(field); err != nil {
+		return err
+	}
+	e.buf = AppendLength(e.buf, n)
+	e.part = n
+	return e.settle()
+}
+
+// Part writes the next bytes of the value that BeginPair or BeginPairUntil has opened.
+func (e *Encoder) Part(b []byte) error {
+	if err := e.LeaveOut(uint64(len(b))); err != nil {
+		return err
+	}
+	return e.raw(b)
+}
+
+// LeaveOut is Part for who only counts what is written: n bytes are not.
+func (e *Encoder) LeaveOut(n uint64) error {
+	if e.err != nil {
+		return e.err
+	}
+	if n > e.part {
+		return e.fail("%d bytes of a value, %d are missing", n, e.part)
+	}
+	e.part -= n
+	return nil
+}
+
 // str writes an element. A long one goes past the buffer as it is: compressed, it would be held twice.
 func (e *Encoder) str(b []byte) error {
 	if len(b) < encoderBuf {
@@ -248,6 +287,15 @@ func (e *Encoder) PairUntil(field, value []byte, deadlineMs int64) error {
 	return e.str(value)
 }
 
+// BeginPairUntil is PairUntil for a value of n bytes to be given to Part.
+func (e *Encoder) BeginPairUntil(field []byte, n uint64, deadlineMs int64) error {
+	if err := e.one(TypeHashDeadlines); err != nil {
+		return err
+	}
+	e.buf = AppendLength(e.buf, uint64(deadlineMs))
+	return e.beginValue(field, n)
+}
+
 // DumpWriter writes one payload: give it one value, then Close it.
 type DumpWriter struct {
 	Encoder
@@ -260,8 +308,8 @@ func NewDump(w io.Writer, version uint16) *DumpWriter {
 
 // Close writes the footer. It does not close the writer below.
 func (d *DumpWriter) Close() error {
-	if d.left > 0 || d.values == 0 {
-		return d.fail("closed with %d missing of type %d, %d values", d.left, d.open, d.values)
+	if d.left > 0 || d.part > 0 || d.values == 0 {
+		return d.fail("closed with %d missing of type %d, %d bytes of a value, %d values", d.left, d.open, d.part, d.values)
 	}
 	d.flush()
 	if d.err != nil {

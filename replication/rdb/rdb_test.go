@@ -381,3 +381,63 @@ func TestEncoderSequence(t *testing.T) {
 		}
 	}
 }
+
+// Who reads a long payload tells what it has passed, from front to back and never far behind.
+func TestLongPayloadIsPassed(t *testing.T) {
+	long := make([]byte, 5*passStep)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for i := range long {
+		long[i] = byte(rnd.Uint32())
+	}
+	const count = 200_000
+	fields := func(yield func(field, value []byte) bool) {
+		for i := range count {
+			if !yield(fmt.Appendf(nil, "field-%d", i), []byte("0123456789abcdef")) {
+				return
+			}
+		}
+	}
+	for name, body := range map[string][]byte{
+		"string": AppendStringValue(nil, long),
+		"hash":   AppendHash(nil, count, fields, Limits{}),
+	} {
+		payload := AppendDump(nil, body)
+		at := 0
+		passed := func(part []byte) {
+			if len(part) == 0 || &part[0] != &payload[at] {
+				t.Fatalf("%s: a part of %d bytes is not at byte %d", name, len(part), at)
+			}
+			at += len(part)
+		}
+		got, _, err := VerifyLongDump(payload, passed)
+		if err != nil || at != len(payload)-8 {
+			t.Errorf("%s: %v, passed %d bytes of %d", name, err, at, len(payload))
+		}
+		at = 0
+		if err := DecodeLongValue(got, Discard{}, passed); err != nil || at < len(got)-2*passStep || at == 0 {
+			t.Errorf("%s: %v, passed %d bytes of %d", name, err, at, len(got))
+		}
+	}
+}
+
+func TestStringLen(t *testing.T) {
+	long := bytes.Repeat([]byte("abc"), 100_000)
+	for name, c := range map[string]struct {
+		payload []byte
+		want    uint64
+		str     bool
+	}{
+		"short":          {AppendDump(nil, AppendStringValue(nil, []byte("abc"))), 3, true},
+		"compressed":     {AppendDump(nil, AppendStringValue(nil, long)), uint64(len(long)), true},
+		"integer":        {AppendDump(nil, AppendStringValue(nil, []byte("12345"))), 0, true},
+		"cut short":      {[]byte{TypeString, 0x80, 0}, 0, true},
+		"half a length":  {[]byte{TypeString, 0xc3, 0x80}, 0, true},
+		"only a type":    {[]byte{TypeString}, 0, true},
+		"nothing":        {nil, 0, false},
+		"something else": {[]byte{TypeHash, 1}, 0, false},
+	} {
+		if n, str := StringLen(c.payload); n != c.want || str != c.str {
+			t.Errorf("%s: %d, %v, want %d, %v", name, n, str, c.want, c.str)
+		}
+	}
+}

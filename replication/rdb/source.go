@@ -21,6 +21,9 @@ type source struct {
 	off int64         // bytes consumed
 	crc uint64        // of the bytes consumed from br
 	big []byte        // holds what does not fit into the buffer of br
+
+	passed Passed // of mem
+	told   int64  // passed knows up to here
 }
 
 // fail makes the error of a decoder. err may be nil, a cause, or an error of this
@@ -66,6 +69,10 @@ func (s *source) next(n int, what string) ([]byte, error) {
 	if s.br == nil {
 		if left := int64(len(s.mem)) - s.off; int64(n) > left {
 			return nil, s.short(what, n, int(left), nil)
+		}
+		if s.passed != nil && s.off-s.told >= passStep {
+			s.passed(s.mem[s.told:s.off])
+			s.told = s.off
 		}
 		b := s.mem[s.off : s.off+int64(n) : s.off+int64(n)]
 		s.off += int64(n)

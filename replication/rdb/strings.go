@@ -174,9 +174,15 @@ func (s *source) intString(enc uint64, what string) (int64, error) {
 // payload; it stays valid until *buf is used again.
 func (s *source) str(buf *[]byte, what string) ([]byte, error) {
 	n, enc, err := s.lengthOrEncoding(what)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	return s.strOf(buf, n, enc, what)
+}
+
+// strOf is str behind the length or encoding.
+func (s *source) strOf(buf *[]byte, n uint64, enc bool, what string) ([]byte, error) {
+	switch {
 	case !enc:
 		return s.rawString(buf, n, what)
 	case n <= strInt32:
@@ -226,6 +232,11 @@ func (s *source) lzfString(buf *[]byte, what string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.lzfBytes(buf, packed, want, what)
+}
+
+// lzfBytes is lzfString behind the lengths.
+func (s *source) lzfBytes(buf *[]byte, packed, want uint64, what string) ([]byte, error) {
 	block, err := s.next(int(packed), what)
 	if err != nil {
 		return nil, err

@@ -174,6 +174,18 @@ type Sink interface {
 	End() error
 }
 
+// LongFields is what a Sink may be too: values of fields of more than LongField bytes then come in pieces, unless they
+// sit in a packed blob.
+type LongFields interface {
+	// LongField begins a value of length bytes, which follow in calls of FieldChunk; it takes the place of HashField.
+	// A value may also end too early: then the decoder fails.
+	LongField(field []byte, length uint64, deadlineMs int64) error
+	FieldChunk(b []byte) error
+}
+
+// LongField is how long a value may be, bytes, that is given as a whole to a Sink of LongFields.
+const LongField = 64 << 10
+
 // Discard is a Sink that drops the value; what it is given was still checked.
 type Discard struct{}
 

@@ -51,8 +51,8 @@ func NewWriter(w io.Writer, version uint16) *Writer {
 
 // record refuses a record in the middle of a value.
 func (w *Writer) record(name string) error {
-	if w.err == nil && (w.left > 0 || w.key != nil) {
-		return w.fail("%s with %d missing of type %d", name, w.left, w.open)
+	if w.err == nil && (w.left > 0 || w.part > 0 || w.key != nil) {
+		return w.fail("%s with %d missing of type %d, %d bytes of a value", name, w.left, w.open, w.part)
 	}
 	return w.err
 }

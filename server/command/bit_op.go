@@ -144,7 +144,7 @@ const (
 
 // make makes the rows of a result of size bytes.
 func (b bitSources) make(op bitOperation, size int64, s *staged, put rowPut) error {
-	w := chunkWriter{put: put}
+	w := chunkWriter{put: put.Put}
 	err := b.combine(op, size, w.add)
 	s.rec = w.record(0, size)
 	return err

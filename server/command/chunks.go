@@ -279,7 +279,7 @@ func putChunks(t *engine.Txn, k *engine.Key, n int64, b []byte) {
 
 // chunkWriter makes the rows of a long string from front to back.
 type chunkWriter struct {
-	put   rowPut
+	put   func(element []byte, value ...[]byte) error
 	n     int64 // the next chunk
 	bytes uint64
 }

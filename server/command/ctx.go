@@ -41,6 +41,10 @@ type Ctx struct {
 	// Replaying says that the reply goes nowhere and nothing may depend on the time: recovery or a stream.
 	Replaying bool
 
+	// Passed is told which parts of the arguments have been read and are not needed soon, so that what is not in memory
+	// need not stay there. May be nil.
+	Passed func(part []byte)
+
 	// NoTouch says that the client's commands are no accesses to keys.
 	NoTouch bool
 

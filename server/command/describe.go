@@ -313,6 +313,12 @@ type keyUse struct {
 
 // keysOf lists the keys that args name.
 func (c *Command) keysOf(args [][]byte) (keys []keyUse, ok bool) {
+	if c.Find != nil {
+		for _, p := range c.Find(nil, args) {
+			keys = append(keys, keyUse{p, c.Keys[0].Flags})
+		}
+		return keys, true
+	}
 	for i := range c.Keys {
 		k := &c.Keys[i]
 		positions, ok := k.positions(nil, args)

@@ -88,7 +88,7 @@ func (d *Digest) mixString(t *engine.Txn, k *engine.Key) error {
 }
 
 func (d *Digest) mixHash(t *engine.Txn, k *engine.Key) error {
-	next, close, err := hashFields(&Ctx{Txn: t}, k)
+	next, close, err := hashFields(t, k, true)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,15 @@ func (d *Digest) mixHash(t *engine.Txn, k *engine.Key) error {
 		}
 		var pair Digest
 		pair.Mix(field)
-		pair.Mix(value)
+		sum := sha1.New() //nolint:gosec // see the import
+		err = value.each(func(part []byte) error {
+			sum.Write(part) // never fails
+			return nil
+		})
+		if err != nil {
+			return errors.Join(err, close())
+		}
+		pair.mixSum([sha1.Size]byte(sum.Sum(nil)))
 		d.XorSum(pair[:])
 	}
 }

@@ -31,10 +31,12 @@ func dumpCommands() []Command {
 		{
 			Name: "restore", Arity: -4, Flags: Write | DenyOOM | Keyspace | Dangerous, Keys: keyRestore,
 			Group: "generic", Since: "2.6.0", Summary: "Makes a key of what DUMP gave.", Run: restore, Stage: stageRestore,
+			LongArg: 3,
 		},
 		{
 			Name: "restore-asking", Arity: -4, Flags: Write | DenyOOM | Asking | Keyspace | Dangerous, Keys: keyRestore,
 			Group: "server", Since: "3.0.0", Summary: "RESTORE into a slot that is arriving.", Run: restore, Stage: stageRestore,
+			LongArg: 3,
 		},
 	}
 }
@@ -49,6 +51,7 @@ type ValueDump struct {
 
 	fields *engine.Iter // a hash in rows: one view to count, one to write
 	again  *engine.Iter
+	long   *fieldPieces // beside again
 	count  uint64
 }
 
@@ -138,8 +141,11 @@ func rowPairs(t *engine.Txn, k *engine.Key, bad *error) iter.Seq2[[]byte, []byte
 	return func(yield func(f, v []byte) bool) {
 		it, err := t.Elements(k, nil)
 		if err == nil {
-			err = eachPair(it, func(f, v []byte) error {
-				if !yield(f, v) {
+			err = eachPair(it, func(f []byte, v *layout.HashValue) error {
+				if v.InPieces {
+					return fmt.Errorf("value of %d bytes in pieces, %d in all", v.Length, k.Rec.Bytes)
+				}
+				if !yield(f, v.Value) {
 					return io.EOF
 				}
 				return nil
@@ -152,20 +158,20 @@ func rowPairs(t *engine.Txn, k *engine.Key, bad *error) iter.Seq2[[]byte, []byte
 }
 
 // eachPair walks the rows of a hash to their end and closes the walk.
-func eachPair(it *engine.Iter, f func(field, value []byte) error) error {
+func eachPair(it *engine.Iter, f func(field []byte, value *layout.HashValue) error) error {
 	for ; it.Valid(); it.Next() {
 		_, field, err := layout.HashElementParts(it.Key())
 		if err == nil {
-			value, deadline, bad := layout.DecodeHashValue(it.Value())
+			value, bad := layout.DecodeHashValue(it.Value())
 			switch {
 			case !it.Valid():
 				return it.Close() // the value could not be read
 			case bad != nil:
 				err = bad
-			case deadline != 0:
+			case value.Deadline != 0:
 				err = errFieldDeadline
 			default:
-				err = f(field, value)
+				err = f(field, &value)
 			}
 		}
 		if err != nil {
@@ -183,6 +189,11 @@ func openRowsDump(t *engine.Txn, k *engine.Key) (*ValueDump, error) {
 	}
 	if d.again, err = t.Elements(k, nil); err != nil {
 		return nil, errors.Join(err, d.Close())
+	}
+	if k.Rec.MayHavePieces() {
+		if d.long, err = openPieces(t, k, d.again); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
 	}
 	return d, nil
 }
@@ -208,9 +219,13 @@ func (d *ValueDump) Size() (int64, error) {
 		return 1 + int64(len(head)) + d.length + dumpFooter, nil
 	}
 	var n byteCount
-	err := writeRows(&n, d.fields, d.count)
+	long := uint64(0)
+	err := writeRows(&n, d.fields, d.count, func(dw *rdb.DumpWriter, v *layout.HashValue) error {
+		long += v.Length // not read for that
+		return dw.LeaveOut(v.Length)
+	})
 	d.fields = nil
-	return int64(n), err
+	return int64(n) + int64(long), err
 }
 
 type byteCount int64
@@ -231,7 +246,9 @@ func (d *ValueDump) Write(w io.Writer) error {
 	}
 	it := d.again
 	d.again = nil
-	return writeRows(w, it, d.count)
+	return writeRows(w, it, d.count, func(dw *rdb.DumpWriter, v *layout.HashValue) error {
+		return d.long.each(v, func(_ uint32, part []byte) error { return dw.Part(part) })
+	})
 }
 
 func (d *ValueDump) writeChunks(w io.Writer) error {
@@ -254,12 +271,22 @@ func (d *ValueDump) writeChunks(w io.Writer) error {
 	return dw.Close()
 }
 
-func writeRows(w io.Writer, it *engine.Iter, count uint64) error {
+// writeRows writes the payload of a hash in rows; long is called for the bytes of each long value.
+func writeRows(w io.Writer, it *engine.Iter, count uint64, long func(*rdb.DumpWriter, *layout.HashValue) error) error {
 	dw := rdb.NewDump(w, 0)
 	if err := dw.BeginHash(count); err != nil {
 		return errors.Join(err, it.Close())
 	}
-	if err := eachPair(it, dw.Pair); err != nil {
+	err := eachPair(it, func(field []byte, value *layout.HashValue) error {
+		if !value.InPieces {
+			return dw.Pair(field, value.Value)
+		}
+		if err := dw.BeginPair(field, value.Length); err != nil {
+			return err
+		}
+		return long(dw, value)
+	})
+	if err != nil {
 		return err
 	}
 	return dw.Close()
@@ -276,7 +303,8 @@ func (d *ValueDump) Close() error {
 			err = errors.Join(err, it.Close())
 		}
 	}
-	d.fields, d.again = nil, nil
+	err = errors.Join(err, d.long.close())
+	d.fields, d.again, d.long = nil, nil, nil
 	return err
 }
 

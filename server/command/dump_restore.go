@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"cairn/engine"
 	"cairn/engine/layout"
@@ -69,9 +70,11 @@ func restore(c *Ctx) error {
 	if err != nil {
 		return err
 	}
-	if k.Exists() && !o.replace {
+	again := arrivesAgain(c, k)
+	if k.Exists() && !o.replace && !again {
 		return errBusyKey
 	}
+	again = again && !o.replace
 	at, err := c.Int(2)
 	if err != nil {
 		return err
@@ -82,7 +85,7 @@ func restore(c *Ctx) error {
 	var body []byte
 	ready := c.hasStaged(c.Args[3])
 	if !ready {
-		if body, _, err = rdb.VerifyDump(c.Args[3]); err != nil {
+		if body, _, err = rdb.VerifyLongDump(c.Args[3], c.Passed); err != nil {
 			return errDumpFooter
 		}
 	}
@@ -97,11 +100,9 @@ func restore(c *Ctx) error {
 	}
 	if at != 0 {
 		setDeadline(k, at)
-		if !o.absTTL {
-			args := append([][]byte{c.Args[1], formatInt(at)}, c.Args[3:]...)
-			c.Propagate(string(c.Args[0]), append(args, []byte("ABSTTL"))...)
-		}
 	}
+	k.Rec.Arrived = c.Cmd.Is(Asking)
+	propagateRestore(c, at, at != 0 && !o.absTTL, again)
 	if o.idle >= 0 || o.freq >= 0 {
 		c.Host.SetAccessInfo(c, c.Args[1], o.idle, o.freq)
 	}
@@ -111,6 +112,40 @@ func restore(c *Ctx) error {
 	return nil
 }
 
+// A key that RESTORE-ASKING brings is marked as arrived, in every slot and by whoever executes it, so that replicas and
+// recovery do the same; every other write takes the mark away. arrivesAgain says whether k is such a key and comes once
+// more: whoever moves it has not heard that it came, has kept it, and may have changed it since. It asks as the first time,
+// without REPLACE, and would otherwise have to give up, although nobody here has anything to lose.
+//
+// That holds while the slot arrives, and on when its arriving was ended by hand: a tool that repairs a move may make the
+// target the owner first, and then bring the rest. It does not hold once the slot has arrived: a key somewhere else is a
+// leftover then, of an earlier move perhaps.
+func arrivesAgain(c *Ctx, k *engine.Key) bool {
+	if !c.Cmd.Is(Asking) || !k.Rec.Arrived {
+		return false
+	}
+	r := c.Txn.Routing()
+	state := r.Slots[k.Slot]
+	return r.Cluster && (state&(engine.SlotImporting|engine.SlotOwned) == engine.SlotImporting || state&engine.SlotUnfinished != 0)
+}
+
+// propagateRestore logs a RESTORE whose own words would not do the same later: a deadline is a time then, and what was
+// replaced here is replaced.
+func propagateRestore(c *Ctx, at int64, absolute, replace bool) {
+	if !absolute && !replace {
+		return
+	}
+	args := slices.Clone(c.Args[1:])
+	if absolute {
+		args[1] = formatInt(at)
+		args = append(args, []byte("ABSTTL"))
+	}
+	if replace {
+		args = append(args, []byte("REPLACE"))
+	}
+	c.Propagate(string(c.Args[0]), args...)
+}
+
 // restoreValue makes the payload's value that of k, without a deadline.
 func restoreValue(c *Ctx, k *engine.Key, body []byte) (err error) {
 	if c.adopt(k, c.Args[3]) {
@@ -118,12 +153,12 @@ func restoreValue(c *Ctx, k *engine.Key, body []byte) (err error) {
 		return nil
 	}
 	if body == nil { // it was staged, and the transaction has emptied the slot since
-		if body, _, err = rdb.VerifyDump(c.Args[3]); err != nil {
+		if body, _, err = rdb.VerifyLongDump(c.Args[3], c.Passed); err != nil {
 			return err
 		}
 	}
 	sink := restoreSink{c: c, k: k, payload: body}
-	if err := rdb.DecodeValue(body, &sink); err != nil {
+	if err := rdb.DecodeLongValue(body, &sink, c.Passed); err != nil {
 		return err
 	}
 	sink.store()
@@ -145,13 +180,18 @@ func stageRestore(c *Ctx) error {
 	if len(c.Args) < 4 || len(c.Args[3]) < stageLookFrom {
 		return nil
 	}
-	body, _, err := rdb.VerifyDump(c.Args[3])
+	// What is too small is not worth a look at all of it, which the handler takes anyway.
+	length, isString := rdb.StringLen(c.Args[3])
+	if isString && length < engine.StageFrom || !isString && len(c.Args[3]) < stageRowsFrom {
+		return nil
+	}
+	body, _, err := rdb.VerifyLongDump(c.Args[3], c.Passed)
 	if err != nil {
 		return nil //nolint:nilerr // the handler answers it
 	}
 	name := c.Args[1]
 	sink := restoreSink{c: c, k: &engine.Key{Name: name, Slot: slot.Of(name), Hash: layout.Hash(name)}, payload: body, stage: true}
-	err = rdb.DecodeValue(body, &sink)
+	err = rdb.DecodeLongValue(body, &sink, c.Passed)
 	if sink.out == nil {
 		return nil // small in the store, or of no use
 	}
@@ -169,7 +209,7 @@ func stageRestore(c *Ctx) error {
 // what REPLACE would have replaced goes.
 func restoreExpired(c *Ctx, k *engine.Key, body []byte, sound bool) error {
 	if !sound {
-		if err := rdb.DecodeValue(body, rdb.Discard{}); err != nil {
+		if err := rdb.DecodeLongValue(body, rdb.Discard{}, c.Passed); err != nil {
 			return restoreError(err)
 		}
 	}
@@ -202,6 +242,7 @@ type restoreSink struct {
 	stage  bool           // rows are to be staged rather than put into the transaction
 	out    *engine.Staged // where they go then
 	next   int64          // number of the next chunk that goes there
+	field  fieldWriter    // of a long value
 	rows   *engine.Key    // holds the record of what goes to rows, under a generation of its own
 	chunks *stringBuilder // of a long string
 
@@ -232,7 +273,7 @@ func errUnsupported(what string) Reply {
 // startRows makes a key for rows that nobody else knows of. From here on the payload must not fail any more.
 func (s *restoreSink) startRows(chunks bool) (err error) {
 	if !s.checked {
-		if err := rdb.DecodeValue(s.payload, rdb.Discard{}); err != nil {
+		if err := rdb.DecodeLongValue(s.payload, rdb.Discard{}, s.c.Passed); err != nil {
 			return err
 		}
 		s.checked = true
@@ -293,13 +334,8 @@ func (s *restoreSink) addChunk(part []byte) error {
 
 // HashField adds a field; the decoder has seen to it that all are different.
 func (s *restoreSink) HashField(field, value []byte, deadlineMs int64) error {
-	if deadlineMs != 0 {
-		return errUnsupported("hash fields with a deadline")
-	}
-	s.rec.Count++
-	s.rec.Bytes += uint64(len(field) + len(value))
-	if max(int64(len(field)), int64(len(value))) > s.valueMax || int64(s.rec.Count) > s.entriesMax {
-		s.rec.Enc = layout.HashHashtable
+	if err := s.countField(field, uint64(len(value)), deadlineMs); err != nil {
+		return err
 	}
 	if s.rows == nil {
 		if s.rec.Enc == layout.HashListpack && layout.PackedHashGrowth(field, value) <= layout.PackedHashMax {
@@ -311,6 +347,35 @@ func (s *restoreSink) HashField(field, value []byte, deadlineMs int64) error {
 	}
 	return s.putField(field, value)
 }
+
+func (s *restoreSink) countField(field []byte, valueLen uint64, deadlineMs int64) error {
+	if deadlineMs != 0 {
+		return errUnsupported("hash fields with a deadline")
+	}
+	s.rec.Count++
+	s.rec.Bytes += uint64(len(field)) + valueLen
+	if max(int64(len(field)), int64(valueLen)) > s.valueMax || int64(s.rec.Count) > s.entriesMax {
+		s.rec.Enc = layout.HashHashtable
+	}
+	return nil
+}
+
+// LongField is rdb.LongFields'.
+func (s *restoreSink) LongField(field []byte, length uint64, deadlineMs int64) error {
+	if err := s.countField(field, length, deadlineMs); err != nil {
+		return err
+	}
+	if s.rows == nil {
+		if err := s.unpack(); err != nil {
+			return err
+		}
+	}
+	s.field.begin(s.rowPut(), field, length)
+	return nil
+}
+
+// FieldChunk is rdb.LongFields'.
+func (s *restoreSink) FieldChunk(b []byte) error { return s.field.add(b) }
 
 // pack adds a field to the packed hash, which becomes rows when it is too long then.
 func (s *restoreSink) pack(field, value []byte) error {
@@ -346,12 +411,15 @@ func (s *restoreSink) unpack() error {
 }
 
 func (s *restoreSink) putField(field, value []byte) error {
-	element, row := layout.AppendHashElement(nil, field), layout.AppendHashValue(nil, value, 0)
+	return putField(s.rowPut(), layout.AppendHashElement(nil, field), value, 0)
+}
+
+// rowPut is where the rows go.
+func (s *restoreSink) rowPut() rowPut {
 	if s.stage {
-		return s.out.Put(element, row)
+		return s.out
 	}
-	s.c.Txn.PutElement(s.rows, element, row)
-	return nil
+	return &txnRows{s.c.Txn, s.rows}
 }
 
 // ListItem, SetMember and ZSetMember are not called: Begin refused.

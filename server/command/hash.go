@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -15,8 +16,8 @@ import (
 // decide, and layout.PackedHashMax. A hash goes back to packed only by being deleted. Semantics follow Redis
 // 7.2, t_hash.c; testdata/hash was recorded from redis-server.
 //
-// hash_store.go reads and changes the two forms, hash_walk.go has whole hashes and HSCAN, hash_random.go
-// HRANDFIELD.
+// hash_store.go reads and changes the two forms, hash_long.go long values, hash_walk.go has whole hashes and HSCAN,
+// hash_random.go HRANDFIELD.
 
 const (
 	errHashNotInteger Reply = "ERR hash value is not an integer"
@@ -175,7 +176,11 @@ func hget(c *Ctx) error {
 	if err != nil {
 		return err
 	}
-	return replyField(c, k, c.Args[2])
+	r := hashReply{c: c, k: k}
+	if err := r.field(c.Args[2]); err != nil {
+		return errors.Join(err, r.close())
+	}
+	return r.close()
 }
 
 func hmget(c *Ctx) error {
@@ -184,31 +189,26 @@ func hmget(c *Ctx) error {
 		return err
 	}
 	c.W.Array(len(c.Args) - 2)
+	r := hashReply{c: c, k: k}
 	for _, field := range c.Args[2:] {
-		if err := replyField(c, k, field); err != nil {
-			return err
+		if err := r.field(field); err != nil {
+			return errors.Join(err, r.close())
 		}
 	}
-	return nil
+	return r.close()
 }
 
-// replyField replies with the value of a field, null when there is none.
-func replyField(c *Ctx, k *engine.Key, field []byte) error {
-	v, ok, err := fieldValue(c, k, field)
-	switch {
-	case err != nil:
+// field replies with the value of a field, null when there is none.
+func (r *hashReply) field(field []byte) error {
+	v, ok, err := fieldValue(r.c, r.k, field)
+	if err != nil {
 		return err
-	case !ok:
-		c.W.Null()
-	case len(v) <= StreamFrom || c.Replaying:
-		c.W.Bulk(v)
-	default:
-		// So long a value is no part of what the transaction uses again, it stays as it is.
-		c.Stream(func(w *resp.Writer, flush func() error) error {
-			return writeBulk(w, v, flush)
-		}, func() error { return nil })
 	}
-	return nil
+	if !ok {
+		r.c.W.Null()
+		return nil
+	}
+	return r.value(v)
 }
 
 func hdel(c *Ctx) error {
@@ -278,7 +278,7 @@ func hstrlen(c *Ctx) error {
 	}
 	v, _, err := fieldValue(c, k, c.Args[2])
 	if err == nil {
-		c.W.Int(int64(len(v)))
+		c.W.Int(int64(v.Length))
 	}
 	return err
 }
@@ -298,7 +298,7 @@ func hincrby(c *Ctx) error {
 	}
 	n := int64(0)
 	if ok {
-		if n, ok = resp.ParseInt(old); !ok {
+		if n, ok = resp.ParseInt(old.Value); !ok { // what is in pieces is longer than any number
 			return errHashNotInteger
 		}
 	}
@@ -333,7 +333,7 @@ func hincrbyfloat(c *Ctx) error {
 	}
 	var n resp.LongDouble
 	if ok {
-		if n, ok = resp.ParseLongDouble(old); !ok {
+		if n, ok = resp.ParseLongDouble(old.Value); !ok {
 			return errHashNotFloat
 		}
 	}

@@ -98,50 +98,81 @@ func randOptions(c *Ctx) (count int64, values bool, err error) {
 func randomBelow(n uint64) uint64 { return rand.Uint64N(n) }
 
 // fieldPair is a field and its value, kept.
-type fieldPair struct{ field, value []byte }
+type fieldPair struct {
+	field []byte
+	value hashValue
+}
 
 // replyPicks appends picks fields, each picked from all n.
 func replyPicks(c *Ctx, k *engine.Key, n, picks uint64, parts hashParts) error {
-	pick, close, err := fieldPicks(c, k, n, parts.values)
+	atOnce := c.Replaying || picks <= picksAtOnce
+	pick, close, err := fieldPicks(c, k, n, parts.values, !atOnce)
 	if err != nil {
 		return err
 	}
-	run := func(w *resp.Writer, flush func() error) error {
+	if atOnce {
+		r := hashReply{c: c, k: k}
+		for ; picks > 0 && err == nil; picks-- {
+			var p fieldPair
+			if p, err = pick(); err == nil {
+				err = r.pair(&p, parts)
+			}
+		}
+		if err = errors.Join(err, close(), r.close()); err != nil {
+			return hashError(k, err)
+		}
+		return nil
+	}
+	c.Stream(func(w *resp.Writer, flush func() error) error {
 		for range picks {
 			p, err := pick()
 			if err != nil {
 				return err
 			}
-			if err := writeField(w, p.field, p.value, parts, flush); err != nil {
+			if err := writeField(w, p.field, &p.value, parts, flush); err != nil {
 				return err
 			}
 		}
 		return nil
+	}, close)
+	return nil
+}
+
+// pair replies with a field, or its value, or both.
+func (r *hashReply) pair(p *fieldPair, parts hashParts) error {
+	if parts.pairs {
+		r.c.W.Array(2)
 	}
-	if c.Replaying || picks <= picksAtOnce {
-		if err := errors.Join(run(c.W, nil), close()); err != nil {
-			return hashError(k, err)
-		}
-		return nil
+	if parts.fields {
+		r.c.W.Bulk(p.field)
 	}
-	c.Stream(run, close)
+	if parts.values {
+		return r.value(p.value.HashValue)
+	}
 	return nil
 }
 
 // fieldPicks opens a hash for picks, each from all n fields as they are now; they may go on when the transaction
-// has ended. A packed hash is held in memory, rows stay where they are.
-func fieldPicks(c *Ctx, k *engine.Key, n uint64, values bool) (pick func() (fieldPair, error), close func() error, err error) {
+// has ended. A packed hash is held in memory, rows stay where they are. long: long values will be read from the picks.
+func fieldPicks(c *Ctx, k *engine.Key, n uint64, values, long bool) (pick func() (fieldPair, error), close func() error, err error) {
 	if k.Rec.Form == layout.Rows {
 		it, err := c.Txn.Elements(k, nil)
 		if err != nil {
 			return nil, nil, hashError(k, err)
 		}
+		var in *fieldPieces
+		if values && long && k.Rec.MayHavePieces() {
+			if in, err = openPieces(c.Txn, k, it); err != nil {
+				return nil, nil, errors.Join(err, it.Close())
+			}
+		}
 		return func() (fieldPair, error) {
 			p, _, err := pickRow(it, n, values)
+			p.value.in = in
 			return p, err
-		}, it.Close, nil
+		}, func() error { return errors.Join(it.Close(), in.close()) }, nil
 	}
-	next, closeFields, err := hashFields(c, k)
+	next, closeFields, err := hashFields(c.Txn, k, values)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,7 +196,8 @@ func holdFields(next nextField, n uint64, values bool) ([]fieldPair, error) {
 		}
 		p := fieldPair{field: append([]byte(nil), field...)}
 		if values {
-			p.value = append([]byte(nil), value...)
+			p.value = value
+			p.value.Value = append([]byte(nil), value.Value...)
 		}
 		held = append(held, p)
 	}
@@ -177,10 +209,11 @@ func holdFields(next nextField, n uint64, values bool) ([]fieldPair, error) {
 
 // replyDistinct appends picks different fields of a hash with many more.
 func replyDistinct(c *Ctx, k *engine.Key, picks uint64, parts hashParts) error {
-	pick, close, err := fieldPicks(c, k, k.Rec.Count, parts.values)
+	pick, close, err := fieldPicks(c, k, k.Rec.Count, parts.values, false)
 	if err != nil {
 		return err
 	}
+	r := hashReply{c: c, k: k}
 	seen := make(map[string]bool, picks)
 	for err == nil && uint64(len(seen)) < picks {
 		var p fieldPair
@@ -188,9 +221,9 @@ func replyDistinct(c *Ctx, k *engine.Key, picks uint64, parts hashParts) error {
 			continue
 		}
 		seen[string(p.field)] = true
-		err = writeField(c.W, p.field, p.value, parts, nil)
+		err = r.pair(&p, parts)
 	}
-	if err = errors.Join(err, close()); err != nil {
+	if err = errors.Join(err, close(), r.close()); err != nil {
 		return hashError(k, err)
 	}
 	return nil
@@ -271,11 +304,10 @@ func rowFrom(it *engine.Iter, last, i uint64, values bool) (p fieldPair, ok bool
 		if !values {
 			return p, true, nil
 		}
-		value, _, err := layout.DecodeHashValue(it.Value())
-		if err != nil {
+		if p.value.HashValue, err = layout.DecodeHashValue(it.Value()); err != nil {
 			return p, false, err
 		}
-		p.value = append([]byte(nil), value...)
+		p.value.Value = append([]byte(nil), p.value.Value...)
 		return p, true, nil
 	}
 	return p, false, nil

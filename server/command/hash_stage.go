@@ -10,7 +10,7 @@ import (
 )
 
 // HSET of many bytes. Where they are much beside what the hash has, the hash is written anew with them, staged as
-// stage_made.go says; else the fields change in place.
+// stage_made.go says; else the fields change in place, and only long values among them are staged.
 
 // fieldsAnew says whether setting pairs, fields and values in turn, writes the hash of this record anew. What may stay
 // packed is not: it is small, or the same fields again and again.
@@ -36,15 +36,30 @@ func stageFields(c *Ctx) error {
 		return nil
 	}
 	pairs := c.Args[2:]
-	if !c.fieldsAnew(&layout.Record{}, pairs) {
+	long := longBytes(pairs) >= engine.StageFrom
+	if !long && !c.fieldsAnew(&layout.Record{}, pairs) {
 		return nil // without a look at the key
 	}
+	var at engine.Key // of a hash that stays, with rows
 	from, err := c.openOrigins(c.Args[1:2], func(keys []*engine.Key) bool {
-		r := &keys[0].Rec
-		return (!keys[0].Exists() || r.Type == layout.HashType) && c.fieldsAnew(r, pairs)
+		k := keys[0]
+		if k.Exists() && k.Rec.Type != layout.HashType {
+			return false
+		}
+		if c.fieldsAnew(&k.Rec, pairs) {
+			return true
+		}
+		at = engine.Key{Name: k.Name, Slot: k.Slot, Rec: k.Rec}
+		return false
 	})
-	if from == nil || err != nil {
+	if err != nil {
 		return err
+	}
+	if from == nil {
+		if long && at.Rec.Form == layout.Rows {
+			return c.stageLong(at.Name, at.Slot, at.Rec.Gen, pairs)
+		}
+		return nil
 	}
 	return c.stageMade(c.Args[1], false, from, func(s *staged, put rowPut) error {
 		return mergeFields(&from[0], pairs, s, put)
@@ -100,7 +115,7 @@ func mergeFields(o *origin, pairs [][]byte, s *staged, put rowPut) error {
 	s.rec = layout.Record{Type: layout.HashType, Enc: layout.HashHashtable, Form: layout.Rows, Count: uint64(len(places))}
 	s.created = int64(len(places))
 	// What is set anew is not kept.
-	keep := func(pos uint64, field []byte, valueLen int) bool {
+	keep := func(pos uint64, field []byte, valueLen uint64) bool {
 		_, set := slices.BinarySearchFunc(places, field, func(p fieldPlace, field []byte) int {
 			return compareField(p, pairs, pos, field)
 		})
@@ -109,19 +124,18 @@ func mergeFields(o *origin, pairs [][]byte, s *staged, put rowPut) error {
 			return false
 		}
 		s.rec.Count++
-		s.rec.Bytes += uint64(len(field) + valueLen)
+		s.rec.Bytes += uint64(len(field)) + valueLen
 		return true
 	}
 	if err := keepFields(o, keep, put); err != nil {
 		return err
 	}
 	var element []byte
-	head := layout.AppendHashValue(nil, nil, 0) // a value of hundreds of megabytes is not copied to have it in front
 	for _, p := range places {
 		field, value := pairs[p.at], pairs[p.at+1]
 		s.rec.Bytes += uint64(len(field) + len(value))
 		element = layout.AppendHashElement(element[:0], field)
-		if err := put(element, head, value); err != nil {
+		if err := putField(put, element, value, 0); err != nil {
 			return err
 		}
 	}
@@ -129,7 +143,7 @@ func mergeFields(o *origin, pairs [][]byte, s *staged, put rowPut) error {
 }
 
 // keepFields puts the fields of o that keep says yes to.
-func keepFields(o *origin, keep func(pos uint64, field []byte, valueLen int) bool, put rowPut) error {
+func keepFields(o *origin, keep func(pos uint64, field []byte, valueLen uint64) bool, put rowPut) error {
 	k := &engine.Key{Name: o.name} // for errors
 	if o.view != nil {
 		return keepRows(o.view, k, keep, put)
@@ -143,8 +157,8 @@ func keepFields(o *origin, keep func(pos uint64, field []byte, valueLen int) boo
 		if err = next; !ok || err != nil {
 			break
 		}
-		if keep(layout.Hash(f.Name), f.Name, len(f.Value)) {
-			if err := put(layout.AppendHashElement(nil, f.Name), layout.AppendHashValue(nil, f.Value, f.Deadline)); err != nil {
+		if keep(layout.Hash(f.Name), f.Name, uint64(len(f.Value))) {
+			if err := putField(put, layout.AppendHashElement(nil, f.Name), f.Value, f.Deadline); err != nil {
 				return err
 			}
 		}
@@ -155,22 +169,23 @@ func keepFields(o *origin, keep func(pos uint64, field []byte, valueLen int) boo
 	return nil
 }
 
-func keepRows(v *engine.View, k *engine.Key, keep func(pos uint64, field []byte, valueLen int) bool, put rowPut) error {
+func keepRows(v *engine.View, k *engine.Key, keep func(pos uint64, field []byte, valueLen uint64) bool, put rowPut) error {
+	in := viewPieces(v)
 	for ; v.Valid(); v.Next() {
 		row := v.Value()
 		if !v.Valid() {
 			break // it could not be read
 		}
 		pos, field, err := layout.HashElementParts(v.Key())
-		var value []byte
+		var value layout.HashValue
 		if err == nil {
-			value, _, err = layout.DecodeHashValue(row)
+			value, err = layout.DecodeHashValue(row)
 		}
 		if err != nil {
 			return hashError(k, err)
 		}
-		if keep(pos, field, len(value)) {
-			if err := put(v.Key(), row); err != nil {
+		if keep(pos, field, value.Length) {
+			if err := copyField(put, v.Key(), row, &value, in); err != nil {
 				return err
 			}
 		}

@@ -11,31 +11,31 @@ import (
 const rowBuf = 128
 
 // fieldValue gives the value of a field, which is valid as long as what the transaction returns.
-func fieldValue(c *Ctx, k *engine.Key, field []byte) (value []byte, ok bool, err error) {
+func fieldValue(c *Ctx, k *engine.Key, field []byte) (value layout.HashValue, ok bool, err error) {
 	if !k.Exists() {
-		return nil, false, nil
+		return value, false, nil
 	}
 	if k.Rec.Form == layout.Rows {
 		return rowValue(c, k, field)
 	}
 	f, ok, err := layout.FindPackedHash(k.Rec.Body, field)
 	if err != nil {
-		return nil, false, hashError(k, err)
+		return value, false, hashError(k, err)
 	}
-	return f.Value, ok, nil
+	return layout.HashValue{Value: f.Value, Deadline: f.Deadline, Length: uint64(len(f.Value))}, ok, nil
 }
 
-func rowValue(c *Ctx, k *engine.Key, field []byte) (value []byte, ok bool, err error) {
+func rowValue(c *Ctx, k *engine.Key, field []byte) (value layout.HashValue, ok bool, err error) {
 	var buf [rowBuf]byte
 	raw, ok, err := c.Txn.Element(k, layout.AppendHashElement(buf[:0], field))
 	if err != nil {
-		return nil, false, hashError(k, err)
+		return value, false, hashError(k, err)
 	}
 	if !ok {
-		return nil, false, nil
+		return value, false, nil
 	}
-	if value, _, err = layout.DecodeHashValue(raw); err != nil {
-		return nil, false, hashError(k, err)
+	if value, err = layout.DecodeHashValue(raw); err != nil {
+		return value, false, hashError(k, err)
 	}
 	return value, true, nil
 }
@@ -125,15 +125,34 @@ func (e *hashEdit) unpack() error {
 			e.body = nil
 			return nil
 		}
-		e.putRow(f.Name, f.Value, f.Deadline)
+		if err := e.putRow(f.Name, f.Value, f.Deadline); err != nil {
+			return err
+		}
 		e.k.Rec.Count++
 		e.k.Rec.Bytes += uint64(len(f.Name) + len(f.Value))
 	}
 }
 
-func (e *hashEdit) putRow(field, value []byte, deadlineMs int64) {
+func (e *hashEdit) putRow(field, value []byte, deadlineMs int64) error {
 	var key, val [rowBuf]byte
-	e.c.Txn.PutElement(e.k, layout.AppendHashElement(key[:0], field), layout.AppendHashValue(val[:0], value, deadlineMs))
+	if len(value) <= layout.LongFieldOver {
+		e.c.Txn.PutElement(e.k, layout.AppendHashElement(key[:0], field), layout.AppendHashValue(val[:0], value, deadlineMs))
+		return nil
+	}
+	number, err := e.c.longValue(e.k, value)
+	if err != nil {
+		return err
+	}
+	row := layout.AppendHashPieces(val[:0], number, uint64(len(value)), deadlineMs)
+	e.c.Txn.PutElement(e.k, layout.AppendHashElement(key[:0], field), row)
+	return nil
+}
+
+// dropLong gives up a value that no row names any more, if it was in pieces.
+func (e *hashEdit) dropLong(v *layout.HashValue) {
+	if v.InPieces {
+		e.c.Txn.DropPieces(e.k, v.Number, v.Pieces())
+	}
 }
 
 // set sets a field and says whether it is new.
@@ -169,15 +188,18 @@ func (e *hashEdit) setRow(field, value []byte) (created bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := e.putRow(field, value, 0); err != nil {
+		return false, err
+	}
 	r := &e.k.Rec
 	if had {
-		r.Bytes -= uint64(len(old))
+		e.dropLong(&old)
+		r.Bytes -= old.Length
 	} else {
 		r.Count++
 		r.Bytes += uint64(len(field))
 	}
 	r.Bytes += uint64(len(value))
-	e.putRow(field, value, 0)
 	return !had, nil
 }
 
@@ -195,8 +217,9 @@ func (e *hashEdit) remove(field []byte) (deleted bool, err error) {
 	}
 	var buf [rowBuf]byte
 	e.c.Txn.DeleteElement(e.k, layout.AppendHashElement(buf[:0], field))
+	e.dropLong(&old)
 	e.k.Rec.Count--
-	e.k.Rec.Bytes -= uint64(len(field) + len(old))
+	e.k.Rec.Bytes -= uint64(len(field)) + old.Length
 	return true, nil
 }
 

@@ -49,7 +49,7 @@ func replyFields(c *Ctx, k *engine.Key, n, want uint64, parts hashParts) error {
 	if n == 0 {
 		return nil
 	}
-	next, close, err := hashFields(c, k)
+	next, close, err := hashFields(c.Txn, k, parts.values)
 	if err != nil {
 		return err
 	}
@@ -71,43 +71,51 @@ const headerBytes = 16
 
 // nextField gives the fields of a hash one by one, ok false behind the last. The slices are valid until the next
 // call.
-type nextField func() (field, value []byte, ok bool, err error)
+type nextField func() (field []byte, value hashValue, ok bool, err error)
 
-// hashFields walks the hash at k in either form.
-func hashFields(c *Ctx, k *engine.Key) (next nextField, close func() error, err error) {
+// hashFields walks the hash at k in either form. values: they are wanted.
+func hashFields(t *engine.Txn, k *engine.Key, values bool) (next nextField, close func() error, err error) {
 	if k.Rec.Form == layout.Rows {
-		it, err := c.Txn.Elements(k, nil)
+		it, err := t.Elements(k, nil)
 		if err != nil {
 			return nil, nil, hashError(k, err)
 		}
-		return rowFields(it), it.Close, nil
+		if !values || !k.Rec.MayHavePieces() {
+			return rowFields(it, nil), it.Close, nil
+		}
+		in, err := openPieces(t, k, it)
+		if err != nil {
+			return nil, nil, errors.Join(err, it.Close())
+		}
+		return rowFields(it, in), func() error { return errors.Join(it.Close(), in.close()) }, nil
 	}
 	p, err := layout.OpenPackedHash(k.Rec.Body)
 	if err != nil {
 		return nil, nil, hashError(k, err)
 	}
-	next = func() ([]byte, []byte, bool, error) {
+	next = func() ([]byte, hashValue, bool, error) {
 		f, ok, err := p.Next()
-		return f.Name, f.Value, ok, err
+		return f.Name, hashValue{HashValue: layout.HashValue{Value: f.Value, Length: uint64(len(f.Value))}}, ok, err
 	}
 	return next, func() error { return nil }, nil
 }
 
-// rowFields walks rows from where it stands.
-func rowFields(it *engine.Iter) nextField {
+// rowFields walks rows from where it stands; in is where long values are.
+func rowFields(it *engine.Iter, in *fieldPieces) nextField {
 	begun := false
-	return func() (field, value []byte, ok bool, err error) {
+	return func() (field []byte, value hashValue, ok bool, err error) {
 		if begun {
 			it.Next()
 		}
 		begun = true
 		if !it.Valid() {
-			return nil, nil, false, nil // Close tells why, if for more than lack of rows
+			return nil, value, false, nil // Close tells why, if for more than lack of rows
 		}
 		if _, field, err = layout.HashElementParts(it.Key()); err != nil {
-			return nil, nil, false, err
+			return nil, value, false, err
 		}
-		value, _, err = layout.DecodeHashValue(it.Value())
+		value.in = in
+		value.HashValue, err = layout.DecodeHashValue(it.Value())
 		return field, value, err == nil, err
 	}
 }
@@ -127,14 +135,14 @@ func writeFields(w *resp.Writer, next nextField, n, want uint64, parts hashParts
 			continue
 		}
 		want--
-		if err := writeField(w, field, value, parts, flush); err != nil {
+		if err := writeField(w, field, &value, parts, flush); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func writeField(w *resp.Writer, field, value []byte, parts hashParts, flush func() error) error {
+func writeField(w *resp.Writer, field []byte, value *hashValue, parts hashParts, flush func() error) error {
 	if parts.pairs {
 		w.Array(2)
 	}
@@ -144,7 +152,7 @@ func writeField(w *resp.Writer, field, value []byte, parts hashParts, flush func
 		}
 	}
 	if parts.values {
-		return writeBulk(w, value, flush)
+		return value.write(w, flush)
 	}
 	return nil
 }
@@ -220,14 +228,45 @@ func hscan(c *Ctx) error {
 		return hashError(k, err)
 	}
 	if s.count <= scanAtOnce || c.Replaying {
-		body := &resp.Writer{}
-		if err := errors.Join(s.walk(it, scanReplyMax, body, nil), it.Close()); err != nil {
-			return hashError(k, err)
-		}
-		writeScan(c.W, s, body.Buf)
-		return nil
+		return s.atOnce(c, k, it)
 	}
 	return s.stream(c, k, it, from)
+}
+
+// longAt is a long value in a reply, left out at a place in its bytes.
+type longAt struct {
+	at    int
+	value layout.HashValue
+}
+
+// atOnce makes the reply under the lock, but for long values.
+func (s hashScan) atOnce(c *Ctx, k *engine.Key, it *engine.Iter) error {
+	body, longs, long := &resp.Writer{}, []longAt(nil), uint64(0)
+	full := func() bool { return uint64(len(body.Buf))+long > scanReplyMax }
+	err := s.walk(it, full, func(field []byte, value layout.HashValue) error {
+		body.Bulk(field)
+		if value.InPieces {
+			longs = append(longs, longAt{len(body.Buf), value})
+			long += value.Length
+		} else {
+			body.Bulk(value.Value)
+		}
+		return nil
+	})
+	if err := errors.Join(err, it.Close()); err != nil {
+		return hashError(k, err)
+	}
+	writeScan(c.W, s, nil)
+	r, at := hashReply{c: c, k: k}, 0
+	for _, l := range longs {
+		c.W.Buf = append(c.W.Buf, body.Buf[at:l.at]...)
+		at = l.at
+		if err := r.value(l.value); err != nil {
+			return errors.Join(err, r.close())
+		}
+	}
+	c.W.Buf = append(c.W.Buf, body.Buf[at:]...)
+	return r.close()
 }
 
 // stream makes the reply while it is sent: one walk counts what the header must say, a second one writes.
@@ -236,34 +275,44 @@ func (s hashScan) stream(c *Ctx, k *engine.Key, counted *engine.Iter, from []byt
 	if err != nil {
 		return hashError(k, errors.Join(err, counted.Close()))
 	}
+	var in *fieldPieces
+	if k.Rec.MayHavePieces() {
+		if in, err = openPieces(c.Txn, k, written); err != nil {
+			return hashError(k, errors.Join(err, counted.Close(), written.Close()))
+		}
+	}
+	never := func() bool { return false }
 	s.pattern = bytes.Clone(s.pattern) // the arguments are gone by then
 	c.Stream(func(w *resp.Writer, flush func() error) error {
 		again := s
-		if err := errors.Join(s.walk(counted, math.MaxInt, nil, nil), counted.Close()); err != nil {
+		if err := errors.Join(s.walk(counted, never, nil), counted.Close()); err != nil {
 			return err
 		}
 		writeScan(w, s, nil)
-		if err := again.walk(written, math.MaxInt, w, flush); err != nil {
+		err := again.walk(written, never, func(field []byte, value layout.HashValue) error {
+			return writeField(w, field, &hashValue{value, in}, hashParts{fields: true, values: true}, flush)
+		})
+		if err != nil {
 			return err
 		}
 		if again.items != s.items {
 			return fmt.Errorf("scan announced %d items and met %d", s.items, again.items)
 		}
 		return nil
-	}, func() error { return errors.Join(counted.Close(), written.Close()) })
+	}, func() error { return errors.Join(counted.Close(), written.Close(), in.close()) })
 	return nil
 }
 
 // walk goes over count fields, and on to the last one of the same position: the next call begins at a position,
-// so none of them may be left behind. It appends what matches to w, if there is one.
-func (s *hashScan) walk(it *engine.Iter, replyMax int, w *resp.Writer, flush func() error) error {
+// so none of them may be left behind. full ends it earlier. What matches is counted and given to take, if there is one.
+func (s *hashScan) walk(it *engine.Iter, full func() bool, take func(field []byte, value layout.HashValue) error) error {
 	last := uint64(0)
 	for seen := int64(0); it.Valid(); it.Next() {
 		pos, field, err := layout.HashElementParts(it.Key())
 		if err != nil {
 			return err
 		}
-		if full := seen >= s.count || w != nil && len(w.Buf) > replyMax; full && seen > 0 && pos != last {
+		if seen > 0 && pos != last && (seen >= s.count || full()) {
 			// It is not 0, which would mean the end: the position before it is smaller.
 			s.next = pos
 			return nil
@@ -274,14 +323,14 @@ func (s *hashScan) walk(it *engine.Iter, replyMax int, w *resp.Writer, flush fun
 			continue
 		}
 		s.items += 2
-		if w == nil {
+		if take == nil {
 			continue
 		}
-		value, _, err := layout.DecodeHashValue(it.Value())
-		if err != nil {
-			return err
+		value, err := layout.DecodeHashValue(it.Value())
+		if err == nil {
+			err = take(field, value)
 		}
-		if err := writeField(w, field, value, hashParts{fields: true, values: true}, flush); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -290,7 +339,7 @@ func (s *hashScan) walk(it *engine.Iter, replyMax int, w *resp.Writer, flush fun
 
 // scanPacked replies with all of a packed hash, wherever the cursor is, as Redis does for a listpack.
 func scanPacked(c *Ctx, k *engine.Key, s hashScan) error {
-	next, _, err := hashFields(c, k)
+	next, _, err := hashFields(c.Txn, k, true)
 	if err != nil {
 		return err
 	}
@@ -307,7 +356,7 @@ func scanPacked(c *Ctx, k *engine.Key, s hashScan) error {
 		if !s.match || glob.Match(s.pattern, field, false) {
 			s.items += 2
 			body.Bulk(field)
-			body.Bulk(value)
+			body.Bulk(value.Value)
 		}
 	}
 }

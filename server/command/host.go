@@ -30,6 +30,7 @@ type Host interface {
 	Table() *Table
 
 	KeyspaceHost
+	MigrateHost
 	ConnectionHost
 	TransactionHost
 	PubSubHost
@@ -56,6 +57,7 @@ func families() [][]Command {
 		keyspaceCommands(),
 		expireCommands(),
 		dumpCommands(),
+		migrateCommands(),
 		connectionCommands(),
 		clientCommands(),
 		transactionCommands(),

@@ -7,6 +7,9 @@ import (
 // KeyPositions appends the argument positions of all keys that args name. ok is false when a key count or a
 // keyword makes no sense; the handler then says what is wrong.
 func (c *Command) KeyPositions(dst []int, args [][]byte) (pos []int, ok bool) {
+	if c.Find != nil {
+		return c.Find(dst, args), true
+	}
 	for i := range c.Keys {
 		if dst, ok = c.Keys[i].positions(dst, args); !ok {
 			return dst, false

@@ -303,7 +303,7 @@ func copyValue(c *Ctx, src, dst *engine.Key) error {
 		to := engine.Key{Name: dst.Name, Slot: dst.Slot, Hash: dst.Hash, Rec: rec}
 		rec.Gen = c.Txn.NewGeneration()
 		to.Rec.Gen = rec.Gen
-		if err := copyRows(src.Name, v, c.putInTxn(&to)); err != nil {
+		if err := copyRows(src.Name, v, &txnRows{c.Txn, &to}); err != nil {
 			return err
 		}
 	}

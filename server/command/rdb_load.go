@@ -27,6 +27,7 @@ type RDBLoaded struct {
 	Keys       int64
 	ReplID     string // "" when it has none
 	ReplOffset string
+	SlotStates string // slots on their way, as Valkey lists them
 }
 
 // UnloadableError says which key, or which part of a stream, this program has no place for.
@@ -66,6 +67,8 @@ func (l *rdbLoader) Aux(name, value []byte) error {
 		l.told.ReplID = string(value)
 	case "repl-offset":
 		l.told.ReplOffset = string(value)
+	case "cluster-slot-states":
+		l.told.SlotStates = string(value)
 	}
 	return nil
 }
@@ -118,7 +121,8 @@ type loadSink struct {
 	buf   []byte // the string or the packed hash so far, or the next chunk
 	chunk int64  // its number
 	row   []byte
-	head  []byte // what stands in front of a field's value in its row
+	head  []byte      // what stands in front of a field's value in its row
+	field fieldWriter // of a long value
 }
 
 // keptBuf is how large a buffer may be that is kept for the next value.
@@ -187,13 +191,8 @@ func (s *loadSink) putChunk(part []byte) error {
 
 // HashField is rdb.Sink's. In rows, a field that comes twice is found when they are sorted.
 func (s *loadSink) HashField(field, value []byte, deadlineMs int64) error {
-	if deadlineMs != 0 {
-		return s.unloadable("has fields with deadlines, which are")
-	}
-	s.rec.Count++
-	s.rec.Bytes += uint64(len(field) + len(value))
-	if max(int64(len(field)), int64(len(value))) > s.valueMax || int64(s.rec.Count) > s.entriesMax {
-		s.rec.Enc = layout.HashHashtable
+	if err := s.countField(field, uint64(len(value)), deadlineMs); err != nil {
+		return err
 	}
 	if s.rec.Form == layout.Rows {
 		return s.putField(field, value)
@@ -217,6 +216,51 @@ func (s *loadSink) HashField(field, value []byte, deadlineMs int64) error {
 	return s.putField(field, value)
 }
 
+func (s *loadSink) countField(field []byte, valueLen uint64, deadlineMs int64) error {
+	if deadlineMs != 0 {
+		return s.unloadable("has fields with deadlines, which are")
+	}
+	s.rec.Count++
+	s.rec.Bytes += uint64(len(field)) + valueLen
+	if max(int64(len(field)), int64(valueLen)) > s.valueMax || int64(s.rec.Count) > s.entriesMax {
+		s.rec.Enc = layout.HashHashtable
+	}
+	return nil
+}
+
+// LongField is rdb.LongFields'.
+func (s *loadSink) LongField(field []byte, length uint64, deadlineMs int64) error {
+	if err := s.countField(field, length, deadlineMs); err != nil {
+		return err
+	}
+	if s.rec.Form != layout.Rows {
+		if err := s.unpack(); err != nil {
+			return err
+		}
+	}
+	s.field.begin((*loadRows)(s), field, length)
+	return nil
+}
+
+// FieldChunk is rdb.LongFields'.
+func (s *loadSink) FieldChunk(b []byte) error { return s.field.add(b) }
+
+// loadRows puts rows of the hash that a loadSink makes.
+type loadRows loadSink
+
+// Put, PutPiece and NewNumber are rowPut's.
+func (s *loadRows) Put(element []byte, value ...[]byte) error {
+	return s.into.PutElement(s.slot, s.rec.Gen, false, element, value...)
+}
+
+// PutPiece is explained at Put.
+func (s *loadRows) PutPiece(number uint64, piece uint32, part []byte) error {
+	return s.into.PutPiece(s.slot, s.rec.Gen, number, piece, part)
+}
+
+// NewNumber is explained at Put.
+func (s *loadRows) NewNumber() uint64 { return s.into.NewNumber() }
+
 func (s *loadSink) twice(field []byte) error {
 	return fmt.Errorf("key %.64q: field %.64q is there twice: %w", s.name, field, rdb.ErrBadFormat)
 }
@@ -239,6 +283,9 @@ func (s *loadSink) unpack() error {
 
 func (s *loadSink) putField(field, value []byte) error {
 	s.row = layout.AppendHashElement(s.row[:0], field)
+	if len(value) > layout.LongFieldOver {
+		return putField((*loadRows)(s), s.row, value, 0)
+	}
 	s.head = layout.AppendHashValue(s.head[:0], nil, 0)
 	return s.into.PutElement(s.slot, s.rec.Gen, false, s.row, s.head, value)
 }

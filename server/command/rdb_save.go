@@ -233,15 +233,41 @@ func writeHashRows(w *rdb.Writer, walk *engine.SnapshotWalk) error {
 		if err != nil {
 			return err
 		}
-		value, deadline, err := layout.DecodeHashValue(val)
+		value, err := layout.DecodeHashValue(val)
 		switch {
 		case err != nil:
 			return err
-		case withDeadlines:
-			return w.PairUntil(field, value, deadline)
-		case deadline != 0:
+		case value.Deadline != 0 && !withDeadlines:
 			return errFieldDeadline
+		case value.InPieces:
+			return writeLongPair(w, walk, field, &value, withDeadlines)
+		case withDeadlines:
+			return w.PairUntil(field, value.Value, value.Deadline)
 		}
-		return w.Pair(field, value)
+		return w.Pair(field, value.Value)
 	})
+}
+
+// writeLongPair writes a field whose value is in pieces.
+func writeLongPair(w *rdb.Writer, walk *engine.SnapshotWalk, field []byte, v *layout.HashValue, withDeadlines bool) error {
+	var err error
+	if withDeadlines {
+		err = w.BeginPairUntil(field, v.Length, v.Deadline)
+	} else {
+		err = w.BeginPair(field, v.Length)
+	}
+	if err != nil {
+		return err
+	}
+	order := orderOf(v)
+	err = walk.Pieces(v.Number, func(piece uint32, part []byte) error {
+		if err := order.take(piece, part); err != nil {
+			return err
+		}
+		return w.Part(part)
+	})
+	if err != nil {
+		return err
+	}
+	return order.end()
 }

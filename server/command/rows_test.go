@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"cairn/engine"
+	"cairn/engine/layout"
 	"cairn/internal/resp"
 )
 
-// dumpRows lists all keys of a node with their records, value rows and elements, generations left out: two nodes
-// with the same data list the same.
+// dumpRows lists all keys of a node with their records, value rows, elements and pieces, generations and numbers left
+// out: two nodes with the same data list the same.
 func dumpRows(t *testing.T, n *node) string {
 	t.Helper()
 	var out strings.Builder
@@ -57,11 +58,39 @@ func dumpKey(t *testing.T, txn *engine.Txn, out *strings.Builder, name string) {
 			t.Fatal(err)
 		}
 		for ; it.Valid(); it.Next() {
-			fmt.Fprintf(out, "  %q=%q\n", it.Key(), it.Value())
+			row := it.Value()
+			if v, err := layout.DecodeHashValue(row); r.Type == layout.HashType && err == nil && v.InPieces {
+				fmt.Fprintf(out, "  %q=%d bytes in pieces\n", it.Key(), v.Length)
+				dumpPieces(t, txn, out, k, &v)
+				continue
+			}
+			fmt.Fprintf(out, "  %q=%q\n", it.Key(), row)
 		}
 		if err := it.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// dumpPieces lists the rows of a long value.
+func dumpPieces(t *testing.T, txn *engine.Txn, out *strings.Builder, k *engine.Key, v *layout.HashValue) {
+	t.Helper()
+	it, err := txn.Pieces(k, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for it.Seek(layout.AppendPiece(nil, v.Number, 0)); it.Valid(); it.Next() {
+		number, piece, err := layout.PieceParts(it.Key())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number != v.Number {
+			break
+		}
+		fmt.Fprintf(out, "    %d=%d bytes %x\n", piece, len(it.Value()), layout.Hash(it.Value()))
+	}
+	if err := it.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -18,12 +18,17 @@ import (
 //
 // A cursor of SCAN is a place in the order of keys, which is slot, then the first 48 bits of the key's hash:
 //
-//	bits 61-48 slot   bits 47-0 hash
+//	bits 61-14 hash, its first bit lowest   bits 13-0 slot
 //
 // Keys at or after the place have not been listed. 0 is the start and, in a reply, the end. Nothing is kept
 // between two calls, and the hash has no seed, so a cursor holds over a restart and at a replica that took
 // over. A key that is there from the first call to the last is listed; one whose value changes stays where it
 // is, so it is listed once. Keys with the same 48 bits are listed by the same call, or a part would be lost.
+//
+// Cursors are small numbers where they can be, as Redis's are: of the places between the last key listed and
+// the next one, a call ends at the one whose hash has the fewest bits. There are tools that keep a cursor in 32
+// bits (redis-cli --cluster import), or in a floating-point number. A call looks at some keys more than it was
+// asked to if its cursor is below 2^31 then.
 //
 // These commands lock one slot at a time, only to open their view of it, and walk with no lock at all. Inside
 // EXEC all slots are locked already and the view includes what was changed before.
@@ -32,8 +37,32 @@ import (
 
 const (
 	slotCount  = slot.Count
-	cursorBits = 48
+	cursorBits = 48 // of a hash
+	slotBits   = 14
+	// smallBits of the hash fit a cursor below 2^31, and scanMore keys more than asked for are looked at for it.
+	smallBits = 31 - slotBits
+	scanMore  = 100
 )
+
+// cursorOf gives the cursor of a place.
+func cursorOf(s, h48 uint64) uint64 {
+	return bits.Reverse64(h48)>>(64-cursorBits)<<slotBits | s
+}
+
+// placeOf gives the place of a cursor; what nobody was given is behind all keys.
+func placeOf(cursor uint64) (s, h48 uint64) {
+	if cursor>>(slotBits+cursorBits) != 0 {
+		return slotCount, 0
+	}
+	return cursor & (1<<slotBits - 1), bits.Reverse64(cursor>>slotBits) >> (64 - cursorBits)
+}
+
+// placeBetween gives the place behind one hash and not behind another, higher one that has the fewest bits, and how many
+// these are.
+func placeBetween(last, next uint64) (h48 uint64, n int) {
+	low := bits.Len64(last^next) - 1
+	return next >> low << low, cursorBits - low
+}
 
 // keyFilter is what a walk shows of the keys it meets.
 type keyFilter struct {
@@ -276,7 +305,7 @@ type scanWalk struct {
 // run walks from the cursor and gives the next one.
 func (w *scanWalk) run(c *Ctx, cursor uint64) (next uint64, err error) {
 	counts := c.keyCounts()
-	at, from := cursor>>cursorBits, cursor&(1<<cursorBits-1)
+	at, from := placeOf(cursor)
 	last := uint64(slotCount - 1)
 	if only := w.filter.onlySlot; only >= 0 {
 		if last = uint64(only); at < last {
@@ -288,14 +317,14 @@ func (w *scanWalk) run(c *Ctx, cursor uint64) (next uint64, err error) {
 			continue
 		}
 		if w.left <= 0 || w.first && w.names.n > 0 {
-			return at << cursorBits, nil
+			return cursorOf(at, 0), nil
 		}
 		h48, more, err := w.slot(c, uint16(at), from)
 		if err != nil {
 			return 0, err
 		}
 		if more {
-			return at<<cursorBits | h48, nil
+			return cursorOf(at, h48), nil
 		}
 	}
 	return 0, nil
@@ -309,7 +338,9 @@ func (w *scanWalk) slot(c *Ctx, s uint16, from uint64) (h48 uint64, more bool, e
 	}
 	for started := false; r.valid() && !(w.first && w.names.n > 0); r.next() {
 		if w.left <= 0 && started && r.hash48() != h48 {
-			return r.hash48(), true, r.close()
+			if next, n := placeBetween(h48, r.hash48()); n <= smallBits || w.left <= -scanMore {
+				return next, true, r.close()
+			}
 		}
 		h48, started = r.hash48(), true
 		w.left--
@@ -399,7 +430,7 @@ func pickIn(c *Ctx, s uint16, n int64) (done bool, err error) {
 func firstLiving(c *Ctx) error {
 	w := scanWalk{left: pickWalk, first: true, filter: keyFilter{nowMs: c.NowMs, onlySlot: -1}}
 	start := rand.Uint64N(slotCount)
-	for _, from := range [...]uint64{start << cursorBits, 0} {
+	for _, from := range [...]uint64{cursorOf(start, 0), 0} {
 		if w.left > 0 && w.names.n == 0 {
 			if _, err := w.run(c, from); err != nil {
 				return err

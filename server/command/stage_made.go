@@ -22,6 +22,8 @@ type origin struct {
 	rec   layout.Record
 	view  *engine.View // of a value with rows
 	value []byte       // of any other: a copy of its bytes
+
+	sameGen bool // nothing was read: the rows have to be under the same generation, whatever they are
 }
 
 // openOrigins looks at the keys at names, without a lock when it returns, and opens them if want says so: nil if not.
@@ -111,6 +113,9 @@ func (c *Ctx) sameOrigin(o *origin) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if o.sameGen {
+		return k.Rec.Form == layout.Rows && k.Rec.Gen == o.rec.Gen, nil
+	}
 	if o.view != nil {
 		return c.Txn.Same(k, o.view), nil
 	}
@@ -128,7 +133,7 @@ func (c *Ctx) stageMade(dst []byte, chunks bool, from []origin, build func(s *st
 		return errors.Join(fmt.Errorf("stage the value of key %.64q: %w", dst, err), closeOrigins(from))
 	}
 	s := staged{of: &c.Args[0], from: from, rows: g}
-	err = build(&s, g.Put)
+	err = build(&s, g)
 	if closed := closeOrigins(from); err == nil {
 		err = closed
 	}
@@ -157,8 +162,13 @@ func (c *Ctx) adoptMade() (*staged, error) {
 	return s, nil
 }
 
-// rowPut takes the rows of a value, each in one or more parts. Bytes are copied.
-type rowPut func(element []byte, value ...[]byte) error
+// rowPut takes the rows of a value, each in one or more parts, and pieces of long fields, each value's under a new
+// number. Bytes are copied.
+type rowPut interface {
+	Put(element []byte, value ...[]byte) error
+	PutPiece(number uint64, piece uint32, part []byte) error
+	NewNumber() uint64
+}
 
 // made gives the value that the command makes for dst: the one that was staged, or what build makes now.
 func (c *Ctx) made(dst *engine.Key, chunks bool, build func(s *staged, put rowPut) error) (*staged, error) {
@@ -173,7 +183,7 @@ func (c *Ctx) made(dst *engine.Key, chunks bool, build func(s *staged, put rowPu
 		return nil, fmt.Errorf("stage the value of key %.64q: %w", dst.Name, err)
 	}
 	s := staged{rows: g, used: true}
-	err = build(&s, g.Put)
+	err = build(&s, g)
 	if err == nil {
 		err = g.Finish()
 	}
@@ -196,18 +206,28 @@ func (c *Ctx) madeInMemory(dst *engine.Key, chunks bool, build func(s *staged, p
 		to.Rec.Type = layout.String
 	}
 	var s staged
-	err := build(&s, c.putInTxn(&to))
+	err := build(&s, &txnRows{c.Txn, &to})
 	s.rec.Gen = to.Rec.Gen
 	return &s, err
 }
 
-// putInTxn puts rows under the generation of to, in memory.
-func (c *Ctx) putInTxn(to *engine.Key) rowPut {
-	return func(element []byte, value ...[]byte) error {
-		c.Txn.PutElement(to, element, bytes.Join(value, nil))
-		return nil
-	}
+// txnRows puts rows under the generation of k, in memory.
+type txnRows struct {
+	t *engine.Txn
+	k *engine.Key
 }
+
+func (r *txnRows) Put(element []byte, value ...[]byte) error {
+	r.t.PutElement(r.k, element, bytes.Join(value, nil))
+	return nil
+}
+
+func (r *txnRows) PutPiece(number uint64, piece uint32, part []byte) error {
+	r.t.PutPiece(r.k, number, piece, part)
+	return nil
+}
+
+func (r *txnRows) NewNumber() uint64 { return r.t.NewNumber() }
 
 // rowCost is about what a row takes in memory beside its bytes.
 const rowCost = 128
@@ -269,7 +289,16 @@ func copyRows(name []byte, v *engine.View, put rowPut) error {
 		if !v.Valid() {
 			break // it could not be read
 		}
-		if err := put(v.Key(), value); err != nil {
+		err := error(nil)
+		if v.Rec.Type == layout.HashType {
+			var field layout.HashValue
+			if field, err = layout.DecodeHashValue(value); err == nil {
+				err = copyField(put, v.Key(), value, &field, viewPieces(v))
+			}
+		} else {
+			err = put.Put(v.Key(), value)
+		}
+		if err != nil {
 			return errors.Join(err, v.Close())
 		}
 	}

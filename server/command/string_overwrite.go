@@ -85,7 +85,7 @@ type overlay struct {
 
 // make makes the rows of the string of size bytes that r reads, with the overlay over it. r is closed.
 func (o overlay) make(r stringReader, size int64, s *staged, put rowPut) error {
-	w, total := chunkWriter{put: put}, max(size, o.off+int64(len(o.value)))
+	w, total := chunkWriter{put: put.Put}, max(size, o.off+int64(len(o.value)))
 	buf := make([]byte, layout.ChunkBytes)
 	for w.n*layout.ChunkBytes < total {
 		if w.n*layout.ChunkBytes >= size {

@@ -36,6 +36,8 @@ const (
 	AllSlots
 	// NoKeysTxn: has no keys, but its handler opens transactions by itself (SCAN, RANDOMKEY).
 	NoKeysTxn
+	// OwnTxns: has keys, but its handler locks them by itself, more than once, and waits in between. Not in MULTI.
+	OwnTxns
 	// Dangerous, and so on: categories that no other flag implies.
 	Dangerous
 	Keyspace
@@ -61,10 +63,12 @@ type Handler func(*Ctx) error
 
 // Command is one row of the table.
 type Command struct {
-	Name    string // lower case; of a subcommand the last word only
-	Arity   int    // of the whole command, name included; negative: at least
-	Flags   Flags
-	Keys    []KeySpec
+	Name  string // lower case; of a subcommand the last word only
+	Arity int    // of the whole command, name included; negative: at least
+	Flags Flags
+	Keys  []KeySpec
+	// Find tells where the keys are, for the few commands whose specs do not. Nil: the specs do.
+	Find    func(dst []int, args [][]byte) []int
 	Group   string // Redis's group: string, hash, generic, connection, server, pubsub, transactions, cluster
 	Since   string
 	Summary string
@@ -75,7 +79,10 @@ type Command struct {
 	// commands have none. StageKeys: what it stages is made of what keys hold, so that its arguments may be short.
 	Stage     Handler
 	StageKeys bool
-	Sub       []Command
+	// LongArg is the argument that is kept in a file while the command arrives, when it is long; 0: none. It is a slice
+	// like any other, but its handler says what it has passed (Ctx.Passed), and nobody keeps a part of it.
+	LongArg int
+	Sub     []Command
 
 	parent *Command
 	stats  *Stats
