@@ -50,6 +50,21 @@ type CmdSetSlot struct {
 	ID     string
 }
 
+// CmdCheckSlot asks what a CmdSetSlot would be answered, and changes nothing. Answer.Replicas says whether this node's
+// replicas are to know of it before it is done.
+type CmdCheckSlot CmdSetSlot
+
+// CmdQuickSlot is a CmdSetSlot whose answer need not wait for the disk, unless this node claims by it what was not on its
+// way here: the node's log has it, and a start takes it from there, or the cluster tells it anew.
+type CmdQuickSlot CmdSetSlot
+
+// CmdRecallSlot opens a slot again, as SETSLOT IMPORTING does, when this node starts: it was answered that the slot is its
+// own, and a crash took that back. It takes the slot as soon as it has looked around, if nobody else has it.
+type CmdRecallSlot CmdSetSlot
+
+// CmdHeedSlot is a SETSLOT that this replica's primary is about to do, and has checked. Nor does it wait for the disk.
+type CmdHeedSlot CmdSetSlot
+
 // SlotAction is what SETSLOT does.
 type SlotAction uint8
 
@@ -60,6 +75,14 @@ const (
 	SlotImporting
 	SlotNode
 )
+
+// CmdCloseSlots ends what a replica knows of slots that are on their way from and to its primary: the data changes to
+// another state of the primary's, and which slots are open in it the primary tells anew.
+type CmdCloseSlots struct{}
+
+// CmdTakeFound is for the start, when the data is open: a node that knows no other takes the slots that it has keys of and
+// nobody owns.
+type CmdTakeFound struct{}
 
 // CmdBumpEpoch is CLUSTER BUMPEPOCH. Answer.Word is BUMPED or STILL.
 type CmdBumpEpoch struct{}
@@ -92,6 +115,12 @@ func (CmdAddSlots) cmd()       {}
 func (CmdDelSlots) cmd()       {}
 func (CmdFlushSlots) cmd()     {}
 func (CmdSetSlot) cmd()        {}
+func (CmdCheckSlot) cmd()      {}
+func (CmdQuickSlot) cmd()      {}
+func (CmdRecallSlot) cmd()     {}
+func (CmdHeedSlot) cmd()       {}
+func (CmdCloseSlots) cmd()     {}
+func (CmdTakeFound) cmd()      {}
 func (CmdBumpEpoch) cmd()      {}
 func (CmdSetConfigEpoch) cmd() {}
 func (CmdReset) cmd()          {}
@@ -105,6 +134,8 @@ type Answer struct {
 	Word  string // BUMPED or STILL
 	Epoch uint64 // of BUMPEPOCH
 	OK    bool
+	// Replicas is of CmdCheckSlot.
+	Replicas bool
 	// ID, IP and Port name the replica that HandOver chose: it is to be sent CLUSTER FAILOVER.
 	ID   wire.ID
 	IP   string

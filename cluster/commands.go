@@ -28,7 +28,19 @@ func (m *Machine) run(now int64, c Cmd) Answer {
 	case CmdFlushSlots:
 		return m.runFlushSlots()
 	case CmdSetSlot:
-		return m.runSetSlot(now, c)
+		return m.runSetSlot(now, c, false)
+	case CmdQuickSlot:
+		return m.runSetSlot(now, CmdSetSlot(c), true)
+	case CmdCheckSlot:
+		return m.runCheckSlot(CmdSetSlot(c))
+	case CmdRecallSlot:
+		return m.runRecallSlot(now, CmdSetSlot(c))
+	case CmdHeedSlot:
+		return m.runHeedSlot(CmdSetSlot(c))
+	case CmdCloseSlots:
+		return m.runCloseSlots()
+	case CmdTakeFound:
+		return m.runTakeFound()
 	case CmdBumpEpoch:
 		return m.runBumpEpoch()
 	case CmdSetConfigEpoch:
@@ -172,91 +184,6 @@ func (m *Machine) runFlushSlots() Answer {
 	return m.accepted()
 }
 
-// closeSlot ends a move of the slot, in either direction.
-func (m *Machine) closeSlot(s uint16) {
-	delete(m.slots.migrating, s)
-	delete(m.slots.importing, s)
-}
-
-func (m *Machine) runSetSlot(now int64, c CmdSetSlot) Answer {
-	if !m.me.primary() {
-		return Answer{Err: refuse("Please use SETSLOT only with masters.")}
-	}
-	if int(c.Slot) >= slot.Count {
-		return Answer{Err: refuse("Invalid or out of range slot")}
-	}
-	if c.Action == SlotStable {
-		m.closeSlot(c.Slot)
-		return m.accepted()
-	}
-	mine := m.owner(c.Slot) == m.me
-	p := m.member(c.ID)
-	switch {
-	case c.Action == SlotMigrating && !mine:
-		return Answer{Err: refuse("I'm not the owner of hash slot %d", c.Slot)}
-	case c.Action == SlotImporting && mine:
-		return Answer{Err: refuse("I'm already the owner of hash slot %d", c.Slot)}
-	case p == nil && c.Action == SlotNode:
-		return Answer{Err: refuse("Unknown node %s", c.ID)}
-	case p == nil:
-		return Answer{Err: refuse("I don't know about node %s", c.ID)}
-	case p.replica():
-		return Answer{Err: refuse("Target node is not a master")}
-	}
-	switch c.Action {
-	case SlotMigrating:
-		m.slots.migrating[c.Slot] = p
-	case SlotImporting:
-		m.slots.importing[c.Slot] = p
-	default:
-		return m.giveSlot(now, c.Slot, p)
-	}
-	return m.accepted()
-}
-
-// giveSlot binds a slot to a node because a person says so, whatever the epochs say: the last step of moving a slot.
-func (m *Machine) giveSlot(now int64, s uint16, to *Peer) Answer {
-	mine := m.owner(s) == m.me
-	keys := m.data.SlotKeys(s)
-	if mine && to != m.me && keys != 0 {
-		return Answer{Err: refuse("Can't assign hashslot %d to a different node "+
-			"while I still hold keys for this hash slot.", s)}
-	}
-	if keys == 0 {
-		delete(m.slots.migrating, s)
-	}
-	// What is on its way here comes from whoever has the source's place now; if a third node has the slot, it does not
-	// come.
-	source := m.slots.importing[s]
-	switch {
-	case source == nil:
-	case to != m.me && to.Shard == source.Shard:
-		m.slots.importing[s] = to
-	default:
-		delete(m.slots.importing, s)
-	}
-	m.unassign(s)
-	m.assign(s, to)
-	if to == m.me {
-		m.gained(m.afterSave())
-	}
-	switch {
-	case to == m.me && source != nil:
-		// The slot came with its keys. A new epoch makes the claim stronger than that of the node it came from, which
-		// has not been told yet; if another node takes the same epoch at the same time, collision parts them.
-		if m.bumpEpoch() {
-			m.note(Notice, "configEpoch updated after importing slot %d", s)
-		}
-		m.broadcastPong(now, false, m.afterSave())
-	case mine && to != m.me && m.me.Slots == 0 && m.cfg.ReplicaMigration && m.data.Keys() == 0:
-		// Keys that are left belong to slots of others, from a move that was broken off. As a replica this node would
-		// lose them.
-		m.note(Notice, "Configuration change detected. Reconfiguring myself as a replica of %s (%s)", to.ID, to.Nodename)
-		m.becomeReplicaOf(now, to)
-	}
-	return m.accepted()
-}
-
 func (m *Machine) runBumpEpoch() Answer {
 	word := "STILL"
 	if m.bumpEpoch() {
@@ -295,8 +222,7 @@ func (m *Machine) runReset(c CmdReset) Answer {
 		m.becomePrimary()
 		m.me.Shard = m.rand.id()
 	}
-	clear(m.slots.migrating)
-	clear(m.slots.importing)
+	m.closeSlots()
 	for s := range uint16(slot.Count) {
 		if m.owner(s) != nil {
 			m.unassign(s)
@@ -329,5 +255,6 @@ func (m *Machine) hardReset() {
 	delete(m.byID, m.me.ID)
 	m.me.ID, m.me.Shard = m.rand.id(), m.rand.id()
 	m.byID[m.me.ID] = m.me
+	m.told, m.saving = m.self(), nil // what is on disk was another one's
 	m.note(Notice, "Node hard reset, now I'm %s", m.me.ID)
 }

@@ -81,13 +81,13 @@ func (m *Machine) electionTick(now int64) {
 }
 
 // mayStand says that this is a replica with a primary to replace. A primary without slots is replaced only by hand:
-// nothing is served by it that could be saved.
+// nothing is served by it that could be saved; unless slots are on their way to it, whose keys may be with it alone.
 func (m *Machine) mayStand(manual bool) bool {
 	p := m.me.Primary
 	if !m.me.replica() || p == nil {
 		return false
 	}
-	return manual || p.failed() && p.Slots > 0 && !m.cfg.NoFailover
+	return manual || p.failed() && (p.Slots > 0 || len(m.slots.importing) > 0) && !m.cfg.NoFailover
 }
 
 // fresh says that this replica's data is not too old to be put in the primary's place by a machine. A replica that
@@ -167,6 +167,9 @@ func (m *Machine) rerank(now int64) {
 // lives, it could be won twice.
 func (m *Machine) askVotes(manual bool) {
 	e := &m.election
+	if len(m.slots.importing) > 0 && !m.nextEpoch() {
+		return // the primary may have taken this one with a slot that came to it, and failed before anybody heard
+	}
 	if !m.nextEpoch() {
 		return
 	}
@@ -177,6 +180,9 @@ func (m *Machine) askVotes(manual bool) {
 	msg := m.header(wire.AuthRequest)
 	// Slots that the primary has given away without this node knowing to whom are not asked for, and not taken.
 	msg.Slots = m.collect(m.me.Primary, false)
+	for s := range m.slots.taken {
+		msg.Slots.Clear(s) // the source may claim it still in a higher epoch, so nobody would vote; the win's is higher again
+	}
 	if manual {
 		msg.Bits |= wire.ForceAck
 	}
@@ -184,8 +190,16 @@ func (m *Machine) askVotes(manual bool) {
 	m.askCheck()
 }
 
-// winElection makes this node the primary, in the epoch that was voted on.
+// winElection makes this node the primary, in the epoch that was voted on. If its primary has come to that epoch by itself
+// meanwhile, the claim would not be stronger than the primary's, and chance would tell who of the two stays: another epoch
+// is asked for.
 func (m *Machine) winElection(now int64) {
+	if p := m.me.Primary; p.Epoch >= m.election.epoch {
+		m.note(Notice, "Failover election won for epoch %d, but %s (%s) has epoch %d by now. Asking again.",
+			m.election.epoch, p.ID, p.Nodename, p.Epoch)
+		m.election = election{}
+		return
+	}
 	m.note(Notice, "Failover election won: I'm the new master.")
 	if m.me.Epoch < m.election.epoch {
 		m.me.Epoch = m.election.epoch

@@ -272,3 +272,35 @@ func TestVoteRequestIsSavedFirst(t *testing.T) {
 		t.Fatalf("saved epoch %d, want %d", save.State.CurrentEpoch, before+1)
 	}
 }
+
+// A slot came to the primary while its replica was asking for votes: both have the same epoch then, and neither's claim is
+// the stronger one.
+func TestElectionIsHeldAgainWhenThePrimaryHasItsEpoch(t *testing.T) {
+	s := newSolo(t, "a of b", "b 2 0-9", "c 3 20-29", "d 4 30-39")
+	s.data.linkUp, s.data.since = true, s.now
+	s.order(CmdFailover{Force})
+	epoch := s.election.epoch
+	if epoch == 0 {
+		t.Fatal("no votes were asked for")
+	}
+	s.say('b', s.claims('b', epoch, rangeOf(0, 9)))
+	grant := func(epoch uint64) {
+		for _, c := range []byte{'c', 'd'} {
+			msg := s.word(c, wire.AuthAck)
+			msg.CurrentEpoch = epoch
+			s.say(c, msg)
+		}
+	}
+	grant(epoch)
+	if s.me.primary() {
+		t.Fatalf("took over in epoch %d, which its primary has", epoch)
+	}
+	s.tick(200, 'b', 'c', 'd')
+	if s.election.epoch <= epoch {
+		t.Fatalf("votes of epoch %d are asked for, after those of %d", s.election.epoch, epoch)
+	}
+	grant(s.election.epoch)
+	if !s.me.primary() || s.me.Epoch <= epoch {
+		t.Fatalf("primary %v, epoch %d", s.me.primary(), s.me.Epoch)
+	}
+}

@@ -41,6 +41,11 @@ func (m *Machine) bumpEpoch() bool {
 	if m.me.Epoch != 0 && m.me.Epoch == m.topEpoch() {
 		return false
 	}
+	return m.newEpoch()
+}
+
+// newEpoch gives this node a config epoch above all others, and above its own.
+func (m *Machine) newEpoch() bool {
 	m.currentEpoch = m.topEpoch()
 	if !m.nextEpoch() {
 		return false

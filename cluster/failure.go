@@ -43,12 +43,25 @@ func (p *Peer) dropReport(by *Peer) bool {
 func (m *Machine) reportsOf(p *Peer, now int64) (n int) {
 	oldest := now - reportTimeouts*m.cfg.NodeTimeout
 	p.reports = slices.DeleteFunc(p.reports, func(r report) bool { return r.at < oldest })
+	if len(p.reports) == 0 {
+		p.reports = nil
+	}
 	for i := range p.reports {
 		if p.reports[i].by.votes() {
 			n++
 		}
 	}
 	return n
+}
+
+// dropReports drops what is too old to count, also of nodes that nobody asks about any more: as long as there are reports of
+// a node, what others tell of its pongs is not believed, and it is pinged more often than need be.
+func (m *Machine) dropReports(now int64) {
+	for _, p := range m.peers {
+		if len(p.reports) > 0 {
+			m.reportsOf(p, now)
+		}
+	}
 }
 
 // suspect notes that a node does not answer.
@@ -122,7 +135,7 @@ func (m *Machine) clearFailed(now int64, p *Peer) {
 		m.note(Notice, "Clear FAIL state for node %s (%s):replica is reachable again.", p.ID, p.Nodename)
 	case p.Slots == 0:
 		m.note(Notice, "Clear FAIL state for node %s (%s):master without slots is reachable again.", p.ID, p.Nodename)
-	case now-p.FailedAt > reportTimeouts*m.cfg.NodeTimeout:
+	case m.mayClear(now, p):
 		m.note(Notice, "Clear FAIL state for node %s (%s): is reachable again and nobody is serving its slots after "+
 			"some time.", p.ID, p.Nodename)
 	default:
@@ -131,4 +144,9 @@ func (m *Machine) clearFailed(now int64, p *Peer) {
 	p.Flags &^= wire.FlagFailed
 	m.changed()
 	m.askCheck()
+}
+
+// mayClear says that a primary with slots has had the mark for so long that nobody takes over any more.
+func (m *Machine) mayClear(now int64, p *Peer) bool {
+	return now-p.FailedAt > reportTimeouts*m.cfg.NodeTimeout
 }

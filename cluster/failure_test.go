@@ -242,3 +242,31 @@ func TestCoverage(t *testing.T) {
 		t.Error("not ok although coverage does not matter")
 	}
 }
+
+func TestOldReportsGo(t *testing.T) {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29", "d 4 30-39")
+	s.hears('b', 'c', wire.FlagMaybeFailed)
+	s.unassignAll(s.p('b')) // it takes nothing back any more
+	s.tick(2*reportTimeouts*testTimeout, 'b', 'c', 'd')
+	if s.p('c').reports != nil {
+		t.Errorf("%d reports are kept, and keep c from being heard of by others", len(s.p('c').reports))
+	}
+}
+
+// A primary that came back is pinged as soon as its mark may go, and not only when its turn comes.
+func TestTheMarkGoesWhenItMay(t *testing.T) {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29")
+	s.silent('b')
+	s.hears('b', 'c', wire.FlagMaybeFailed)
+	if !s.p('c').failed() {
+		t.Fatal("c has not failed")
+	}
+	s.tick(reportTimeouts*testTimeout, 'b', 'c')
+	if !s.p('c').failed() {
+		t.Fatal("the mark went too soon")
+	}
+	s.tick(300, 'b', 'c')
+	if s.p('c').failed() {
+		t.Error("the mark is there still")
+	}
+}

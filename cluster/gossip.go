@@ -48,6 +48,9 @@ func (m *Machine) header(kind wire.Type) *wire.Message {
 func (t *told) fill(msg *wire.Message) {
 	msg.CurrentEpoch, msg.ConfigEpoch = t.currentEpoch, t.epoch
 	msg.Flags, msg.Slots, msg.Primary = t.flags, t.slots, t.primary
+	if !msg.Ext.ShardID.IsZero() {
+		msg.Ext.ShardID = t.shard // a primary that seems to be of another's shard is not what this node is, before or after
+	}
 }
 
 // gossip makes a ping, pong or meet. to is who gets it, nil: not known, or several.

@@ -26,13 +26,7 @@ func (m *Machine) evaluate(now int64) {
 		return
 	}
 	ok := !m.cfg.FullCoverage || m.covered()
-	reachable := 0
-	for _, p := range m.peers {
-		if p.votes() && m.reaches(now, p) {
-			reachable++
-		}
-	}
-	if reachable < m.quorum() {
+	if !m.inMajority(now) {
 		ok = false
 		s.minorityAt = now
 	}
@@ -51,6 +45,17 @@ func (m *Machine) evaluate(now int64) {
 	} else {
 		m.note(Warning, "Cluster state changed: fail")
 	}
+}
+
+// inMajority says that enough of those who decide are within reach.
+func (m *Machine) inMajority(now int64) bool {
+	reachable := 0
+	for _, p := range m.peers {
+		if p.votes() && m.reaches(now, p) {
+			reachable++
+		}
+	}
+	return reachable >= m.quorum()
 }
 
 // wake looks at the state first of all when this process has not run for a while. What comes now may have waited in the

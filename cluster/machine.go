@@ -88,6 +88,7 @@ type told struct {
 	flags        wire.Flags
 	slots        *slot.Bitmap
 	primary      wire.ID
+	shard        wire.ID
 }
 
 // toldBy is what may be told after a save.
@@ -197,7 +198,7 @@ func (m *Machine) settle(now int64) []Effect {
 // self is what may be told of this node when all is saved. A replica tells its primary's epoch and slots.
 func (m *Machine) self() told {
 	p := m.me
-	t := told{currentEpoch: m.currentEpoch, flags: p.Flags}
+	t := told{currentEpoch: m.currentEpoch, flags: p.Flags, shard: p.Shard}
 	if p.replica() && p.Primary != nil {
 		t.primary = p.Primary.ID
 		p = p.Primary

@@ -49,16 +49,7 @@ func (m *Machine) deletePeer(p *Peer) {
 		return
 	}
 	m.unassignAll(p)
-	for s, to := range m.slots.migrating {
-		if to == p {
-			delete(m.slots.migrating, s)
-		}
-	}
-	for s, from := range m.slots.importing {
-		if from == p {
-			delete(m.slots.importing, s)
-		}
-	}
+	m.closeWith(p)
 	for _, other := range m.peers {
 		other.dropReport(p)
 	}

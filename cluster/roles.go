@@ -23,6 +23,7 @@ func (m *Machine) takeOver(now int64) {
 			m.assign(uint16(s), m.me)
 		}
 	}
+	m.closeSettled()
 	after := m.afterSave()
 	m.emit(Promote{After: after})
 	m.gained(after)
@@ -41,7 +42,7 @@ func (m *Machine) becomePrimary() {
 }
 
 // becomeReplicaOf makes this node a replica of p, from whatever it was. It must own no slots. Nothing is left that was
-// meant for the role before: open slots, an election against another primary, a manual failover.
+// meant for the role before: open slots of another shard, an election against another primary, a manual failover.
 func (m *Machine) becomeReplicaOf(now int64, p *Peer) {
 	if p == nil || p == m.me {
 		return
@@ -50,8 +51,11 @@ func (m *Machine) becomeReplicaOf(now int64, p *Peer) {
 		m.note(Warning, "Not becoming a replica of %s: this node has %d slots, which must be 0", p.ID, m.me.Slots)
 		return
 	}
-	clear(m.slots.migrating)
-	clear(m.slots.importing)
+	if p.Shard != m.me.Shard {
+		// In its own shard it goes on with what it knows: its next primary has the same moves under way.
+		m.closeSlots()
+	}
+	clear(m.slots.taken)
 	m.setPrimary(m.me, p) // and into its shard
 	m.election = election{}
 	m.endManual()

@@ -16,7 +16,10 @@ func New(cfg Config, data Data, rand Random, saved *State, now int64) (*Machine,
 	m := &Machine{
 		cfg: cfg, data: data, rand: rand,
 		byID: make(map[wire.ID]*Peer), outLink: make(map[LinkID]*Peer), inLink: make(map[LinkID]*inbound),
-		slots:        slotTable{migrating: make(map[uint16]*Peer), importing: make(map[uint16]*Peer), version: 1},
+		slots: slotTable{
+			migrating: make(map[uint16]*Peer), importing: make(map[uint16]*Peer), doubted: make(map[uint16]int64),
+			taken: make(map[uint16]takenFrom), sentUnder: make(map[uint16]uint64), version: 1,
+		},
 		currentEpoch: saved.CurrentEpoch, lastVoteEpoch: saved.LastVoteEpoch,
 		links: 1, // so that the first number given out is 3: 0 means none, and 1 looks like a mistake
 	}
@@ -45,6 +48,7 @@ func New(cfg Config, data Data, rand Random, saved *State, now int64) (*Machine,
 	if m.me.replica() && m.me.Slots > 0 {
 		return nil, fmt.Errorf("saved state: node %s is a replica and owns %d slots", m.me.ID, m.me.Slots)
 	}
+	m.loadTaken()
 	m.announce()
 	m.askCheck()
 	m.told = m.self()
@@ -223,7 +227,7 @@ func (m *Machine) snapshot() *State {
 		}
 		from = end
 	}
-	s.Nodes[m.me.at].Open = m.openSlots()
+	s.Nodes[m.me.at].Open = append(m.openSlots(), m.takenSlots()...)
 	return s
 }
 
@@ -240,7 +244,7 @@ func (m *Machine) describe(p *Peer) nodesconf.Node {
 	return n
 }
 
-// openSlots lists the slots on their way from or to this node, in their order. Of a slot that is both, only that it
+// openSlots lists the slots on their way from or to this node, or its primary, in their order. Of a slot that is both, only that it
 // leaves is told, as in Redis.
 func (m *Machine) openSlots() (open []nodesconf.OpenSlot) {
 	if len(m.slots.migrating)+len(m.slots.importing) == 0 {

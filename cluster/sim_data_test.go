@@ -83,7 +83,8 @@ func (n *simNode) didTask() {
 	case DropSlots:
 		for i := range d.keys {
 			for _, s := range e.Slots {
-				if s == simHotSlot(i) && !q.route.owns[i] {
+				if s == simHotSlot(i) && !q.route.owns[i] && !n.owns(i) {
+					n.w.checkDrop(n, i)
 					d.keys[i] = 0
 				}
 			}
@@ -175,9 +176,7 @@ func (d *simData) follow(n *simNode, e Follow) {
 }
 
 func (d *simData) promote(n *simNode) {
-	if d.syncing != 0 {
-		d.syncing, d.incomplete = 0, true
-	}
+	d.syncing, d.incomplete = 0, false // what a primary has is all there is
 	d.primary, d.target, d.up = true, "", false
 	d.history = n.w.newHistory(d.history, d.offset)
 }
@@ -225,12 +224,13 @@ func (d *simData) replicate(n *simNode) {
 		return
 	}
 	o := &p.data
+	whole := false
 	switch {
 	case d.syncing != 0:
 		if w.now < d.syncing {
 			return
 		}
-		d.syncing, d.incomplete = 0, false
+		d.syncing, d.incomplete, whole = 0, false, true
 	case d.incomplete, !d.history.leadsTo(o.history, d.offset, o.offset):
 		d.up, d.incomplete = false, true
 		d.syncing = w.now + 100 + w.load.Int64N(2000)
@@ -241,6 +241,7 @@ func (d *simData) replicate(n *simNode) {
 	}
 	d.offset, d.keys, d.history = o.offset, o.keys, o.history
 	d.up, d.since = true, n.clock()
+	n.followMarks(p, whole)
 }
 
 // leadsTo says that one who is at an offset of this line can go on with the other one.
@@ -258,6 +259,10 @@ func (d *simData) write(n *simNode) {
 	wrote := false
 	for i, owns := range r.owns {
 		if owns && w.load.IntN(3) == 0 {
+			w.checkServes(n, i)
+			if n.m.slots.migrating[simHotSlot(i)] != nil {
+				continue // a new key is asked for at the target
+			}
 			d.keys[i] += 1 + w.load.Int64N(5)
 			d.offset += 1 + w.load.Int64N(100)
 			wrote = true

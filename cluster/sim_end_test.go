@@ -47,6 +47,10 @@ func (w *simWorld) atEnd() {
 			continue
 		}
 		w.checkTies(n)
+		w.checkMemory(n)
+		if open := n.marks(); len(open) > 0 && w.class != simMembers {
+			w.fail("open slots", "node %s: all moves have ended, and %v", n.name, open)
+		}
 		if rounds := int64(n.m.currentEpoch) - int64(w.healedEpoch); rounds > 10 && w.class == simStrict {
 			w.fail("storm", "node %s: %d epochs since the faults ended", n.name, rounds)
 		}
@@ -70,13 +74,17 @@ func (w *simWorld) checkTies(n *simNode) {
 			w.fail("ties", "node %s: replica %s is of another shard than its primary", n.name, p.ID)
 		}
 	}
+	shard := m.me // whose slots these are
+	if m.me.replica() {
+		shard = m.me.Primary
+	}
 	for s := range m.slots.migrating {
-		if m.owner(s) != m.me {
+		if m.owner(s) != shard {
 			w.fail("open slots", "node %s has slot %d migrating, and not the slot", n.name, s)
 		}
 	}
 	for s := range m.slots.importing {
-		if m.owner(s) == m.me {
+		if m.owner(s) == shard {
 			w.fail("open slots", "node %s has slot %d importing, and the slot", n.name, s)
 		}
 	}

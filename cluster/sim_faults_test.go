@@ -42,8 +42,8 @@ func (w *simWorld) nextFault() {
 	case 11:
 		w.jump(n)
 	case 12:
-		n.disk.slow = true
-		w.later(w.faults.Int64N(10_000), func() { n.disk.slow = false })
+		n.disk.slow = 5000
+		w.later(w.faults.Int64N(10_000), func() { n.disk.slow = 0 })
 	case 13:
 		n.disk.failNext = true
 		w.later(500+w.faults.Int64N(5000), func() { w.restart(n) })
@@ -221,6 +221,11 @@ func (w *simWorld) join() {
 		return
 	}
 	w.note(nil, "the cut ends")
+	for _, n := range w.nodes {
+		if w.closedByCut(n) {
+			n.outAt, n.outLife = w.now, n.life
+		}
+	}
 	w.part = simPart{serial: w.part.serial}
 	w.cutOff = nil
 	w.release()
@@ -241,7 +246,7 @@ func (w *simWorld) heal() {
 	w.later(w.plan.length-w.now-simQuietMs, func() { w.quietFrom = w.counts.messages })
 	w.join()
 	for _, n := range w.nodes {
-		n.disk.slow, n.disk.failNext = false, false
+		n.disk.slow, n.disk.failNext = 0, false
 		w.setDrift(n, 0)
 		w.resume(n)
 		w.restart(n)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"flag"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 var (
 	simLong      = flag.Bool("sim.long", false, "run the large cluster, too")
 	simLongNodes = flag.Int("sim.long.nodes", 1000, "its nodes")
+	simLongCuts  = flag.Bool("sim.long.cuts", false, "only the cuts, of nodes that know each other")
 )
 
 const simLongTimeout = 15_000
@@ -46,12 +48,37 @@ func TestSimLong(t *testing.T) {
 	}
 	agree := func() bool { return w.now > 0 && w.sameTable(false) }
 
+	half := len(w.nodes) / 2
+	if *simLongCuts {
+		wait("all are well", 3*simLongTimeout, agree)
+	} else {
+		simMeetAndFail(t, w, wait, agree)
+	}
+	// In half: neither side has a majority. Then two thirds to one third: the larger side replaces primaries.
+	for _, cut := range []struct {
+		what string
+		mine func(primary int) bool
+	}{
+		{"cut in half", func(primary int) bool { return primary%2 == 0 }},
+		{"cut in three", func(primary int) bool { return primary%3 != 0 }},
+	} {
+		w.split(half, cut.mine)
+		w.until(w.now + 2*simLongTimeout)
+		report(cut.what, 2*simLongTimeout)
+		w.join()
+		wait(cut.what+", healed", 3*simLongTimeout, agree)
+	}
+}
+
+// simMeetAndFail has all nodes meet, the second half of them replicate the first, and some of those fail and come back.
+func simMeetAndFail(t *testing.T, w *simWorld, wait func(what string, atMost int64, done func() bool), agree func() bool) {
+	t.Helper()
+	half := len(w.nodes) / 2
 	// All meet the first one.
 	for _, n := range w.nodes[1:] {
 		n.command(CmdMeet{w.nodes[0].ip, w.nodes[0].port, w.nodes[0].busPort()})
 	}
 	wait("all know all", 3*simLongTimeout, agree)
-	half := len(w.nodes) / 2
 	for i, n := range w.nodes[half:] {
 		if a := n.command(CmdReplicate{w.nodes[i].m.me.ID.String()}); a.Err != nil {
 			t.Fatal(a.Err)
@@ -68,13 +95,6 @@ func TestSimLong(t *testing.T) {
 		w.restart(n)
 	}
 	wait("all agree again", 3*simLongTimeout, agree)
-
-	w.split(half)
-	w.until(w.now + 2*simLongTimeout)
-	report("cut in half", 2*simLongTimeout)
-	w.join()
-	w.calm = true
-	wait("healed", 3*simLongTimeout, agree)
 }
 
 // newSimLong makes nodes that do not know each other; half of them have slots.
@@ -93,7 +113,30 @@ func newSimLong(seed uint64, nodes int) *simWorld {
 		n.data.primary = true
 		n.disk.state = &State{Nodes: []nodesconf.Node{mine}, CurrentEpoch: uint64(i + 1)}
 	}
+	if *simLongCuts {
+		w.acquaint(half)
+	}
 	return w
+}
+
+// acquaint has all nodes know all, and the others replicate the primaries.
+func (w *simWorld) acquaint(primaries int) {
+	all := make([]nodesconf.Node, len(w.nodes))
+	for i, n := range w.nodes {
+		all[i] = n.disk.state.Nodes[0]
+		all[i].Flags, all[i].Connected = nodesconf.Primary, true
+		if i >= primaries {
+			p := &all[i%primaries]
+			all[i].Flags, all[i].PrimaryID, all[i].ShardID, all[i].Epoch = nodesconf.Replica, p.ID, p.ShardID, 0
+		}
+	}
+	for i, n := range w.nodes {
+		s := &State{Nodes: slices.Clone(all), CurrentEpoch: uint64(primaries)}
+		s.Nodes[i].Flags |= nodesconf.Myself
+		n.disk.state, n.data.primary = s, i < primaries
+		n.data.history = simHistory{id: 1 + i%primaries}
+	}
+	w.histories = primaries
 }
 
 // sameTable says that all running nodes have the same table, of all nodes.
@@ -129,14 +172,13 @@ func (w *simWorld) failedSeen() (sum int) {
 	return sum
 }
 
-// split cuts the network in two, at a node.
-func (w *simWorld) split(at int) {
+// split cuts the network in two: the primaries that are on one side, and on the other one their replicas.
+func (w *simWorld) split(primaries int, mine func(primary int) bool) {
 	n := len(w.nodes)
 	w.cutOff = make([]bool, n*n)
 	side := make([]bool, n)
 	for i := range n {
-		// A primary and its replica are on different sides.
-		side[i] = i%2 == 0 == (i < at)
+		side[i] = mine(i%primaries) == (i < primaries)
 	}
 	for i := range n {
 		for j := range n {

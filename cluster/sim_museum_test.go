@@ -25,13 +25,28 @@ const (
 	bugPauseTold      simBug = "the pause is told before it is in force"
 	bugMinorityServes simBug = "a minority goes on writing"
 	bugSubReplica     simBug = "a replica stays with a replica"
+	bugNoBump         simBug = "a moved slot is claimed in the old epoch"
+	bugSameEpoch      simBug = "a moved slot is claimed in the old epoch if that is the highest"
+	bugGivesBack      simBug = "a moved slot is given back to a source that does not know yet"
+	bugSenderEpoch    simBug = "an old claim counts as one of the sender's last epoch"
+	bugRejoinsAtOnce  simBug = "who was in a minority serves at once when it is over"
 )
 
 // mischiefBefore makes bugs that come before a message is taken.
-func (w *simWorld) mischiefBefore(n *simNode, _ *wire.Message) {
-	if w.bug == bugBlacklist {
+func (w *simWorld) mischiefBefore(n *simNode, msg *wire.Message) *wire.Message {
+	switch w.bug {
+	case bugBlacklist:
 		n.m.forgot = nil
+	case bugGivesBack:
+		clear(n.m.slots.taken)
+	case bugSenderEpoch:
+		if p := n.m.byID[msg.Sender]; p != nil && p.primary() && msg.Primary.IsZero() && msg.ConfigEpoch < p.Epoch {
+			forged := *msg // it may be on its way to others, too
+			forged.ConfigEpoch = p.Epoch
+			return &forged
+		}
 	}
+	return msg
 }
 
 // mischiefAfter makes bugs that come with a message.
@@ -68,10 +83,15 @@ func (w *simWorld) mischiefAfter(n *simNode, before *simBefore, msg *wire.Messag
 
 // mischiefTick makes bugs that come with time.
 func (w *simWorld) mischiefTick(n *simNode) {
-	if w.bug != bugFailAlone {
+	m := n.m
+	switch w.bug {
+	case bugRejoinsAtOnce:
+		m.state.minorityAt = 0
+		return
+	case bugFailAlone:
+	default:
 		return
 	}
-	m := n.m
 	for _, p := range m.peers {
 		if p.any(wire.FlagMaybeFailed) {
 			m.setFailed(n.clock(), p)
@@ -100,15 +120,19 @@ func TestSimFindsBugs(t *testing.T) {
 		{bugPauseTold, simStrict, "offset", 60},
 		{bugMinorityServes, simStrict, "minority", 40},
 		{bugSubReplica, simStrict, "ties", 60},
+		{bugRejoinsAtOnce, simStrict, "rejoin", 60},
+		{bugNoBump, simMoves, "two owners no owner tables stale", 60},
+		{bugStaleWins, simMoves, "two owners no owner tables stale", 20},
+		{bugSameEpoch, simMoves, "stale", 200},
+		{bugGivesBack, simMoves, "keys two owners", 200},
+		{bugSenderEpoch, simMoves, "two owners no owner tables stale keys", 100},
 	}
 	var mu sync.Mutex
 	for _, x := range exhibits {
-		t.Run(strings.ReplaceAll(string(x.bug), " ", "-"), func(t *testing.T) {
+		t.Run(strings.ReplaceAll(string(x.class)+" "+string(x.bug), " ", "-"), func(t *testing.T) {
 			found, how := 0, error(nil)
 			simEach(x.seeds, func(i int) bool {
-				plan := simPlan{seed: uint64(i + 1), nodes: 12, length: 120_000, bug: x.bug, class: x.class}
-				w := newSimWorld(plan, nil)
-				w.run()
+				w := simWith(uint64(i+1), x.bug, x.class)
 				if w.failure == nil {
 					return true
 				}
@@ -130,4 +154,16 @@ func TestSimFindsBugs(t *testing.T) {
 			t.Logf("seed %d: %v", found, how)
 		})
 	}
+}
+
+// simWith is a run with a bug.
+func simWith(seed uint64, bug simBug, class simClass) *simWorld {
+	if class == simMoves {
+		s := newSimStale(seed, bug, nil)
+		s.run()
+		return s.w
+	}
+	w := newSimWorld(simPlan{seed: seed, nodes: 12, length: 120_000, bug: bug, class: class}, nil)
+	w.run()
+	return w
 }

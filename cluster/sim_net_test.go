@@ -9,6 +9,12 @@ import (
 // The network: links between nodes, which keep their order, and cuts between nodes, for each direction of its own. What
 // is sent into a cut waits, as TCP has it, and comes when the cut ends, if the link is there still.
 
+// simStalledGossip is how many entries of a message's gossip are kept in a cut of a large cluster.
+const simStalledGossip = 8
+
+// simReleaseMs is how long it takes in a large cluster until all that waited for the end of a cut has come.
+const simReleaseMs = 2000
+
 // simConn is a link. Side 0 opened it.
 type simConn struct {
 	node    [2]int32
@@ -17,6 +23,7 @@ type simConn struct {
 	last    [2]int64 // when the last thing that a side sent arrives
 	stalled [2][]simEvent
 	gone    [2]bool // the side has closed it, or knows that it is closed
+	held    [2]bool // what the side says waits
 	open    bool
 	dead    bool // whatever goes in is lost, and nobody is told
 }
@@ -56,9 +63,14 @@ func (w *simWorld) arrive(e simEvent) {
 	if c.dead {
 		return
 	}
-	if w.cut(c.node[e.side], c.node[other]) || len(c.stalled[e.side]) > 0 {
+	if w.cut(c.node[e.side], c.node[other]) || c.held[e.side] || len(c.stalled[e.side]) > 0 {
 		if len(c.stalled[e.side]) == 0 {
 			w.stalled = append(w.stalled, c)
+		}
+		if w.big && e.msg != nil && len(e.msg.Gossip) > simStalledGossip {
+			less := *e.msg // of a thousand nodes, half a million messages wait at a time
+			less.Gossip = append([]wire.Gossip(nil), less.Gossip[len(less.Gossip)-simStalledGossip:]...)
+			e.msg = &less
 		}
 		c.stalled[e.side] = append(c.stalled[e.side], e)
 		return
@@ -69,6 +81,9 @@ func (w *simWorld) arrive(e simEvent) {
 		return
 	}
 	if c.gone[other] {
+		if e.kind == simConnected && !n.dark {
+			w.throw(c, other, simClosed, nil) // it was given up meanwhile
+		}
 		return
 	}
 	if n.life != c.life[other] || n.m == nil {
@@ -106,12 +121,15 @@ func (w *simWorld) release() {
 			if len(c.stalled[side]) == 0 {
 				continue
 			}
-			if w.cut(c.node[side], c.node[1-side]) {
+			if w.cut(c.node[side], c.node[1-side]) || c.held[side] {
 				w.stalled = append(w.stalled, c)
 				continue
 			}
 			for _, e := range c.stalled[side] {
 				e.at = max(c.last[side], w.now+w.delay())
+				if w.big {
+					e.at += w.net.Int64N(simReleaseMs) // or their answers would all be under way at once
+				}
 				c.last[side] = e.at
 				w.events.push(e)
 			}
@@ -126,29 +144,39 @@ func (w *simWorld) dial(n *simNode, e Connect) {
 	n.conns[e.Link] = c
 	to, ok := w.address[simAddress(e.IP, e.BusPort)]
 	if !ok {
-		w.later(w.delay()+500, func() { w.failDial(c, n) })
+		w.later(w.delay()+500, func() { w.end(c, 0) })
 		return
 	}
 	c.node[1] = to
 	w.throw(c, 0, simAccept, nil)
 	w.later(max(w.timeout, 1000), func() {
 		if !c.open {
-			w.failDial(c, n)
+			w.end(c, 0)
 		}
 	})
 }
 
-func (w *simWorld) failDial(c *simConn, n *simNode) {
-	if c.gone[0] || n.life != c.life[0] || n.m == nil {
+// end ends a link on one of its sides.
+func (w *simWorld) end(c *simConn, side uint8) {
+	if c.gone[side] || c.link[side] == 0 {
+		return
+	}
+	n := w.nodes[c.node[side]]
+	if n.life != c.life[side] || n.m == nil {
 		return
 	}
 	if n.stopped {
-		w.later(100, func() { w.failDial(c, n) })
+		w.later(100, func() { w.end(c, side) })
 		return
 	}
-	c.gone[0] = true
-	delete(n.conns, c.link[0])
-	n.feed(func(now int64) []Effect { return n.m.Closed(now, c.link[0]) })
+	c.gone[side] = true
+	delete(n.conns, c.link[side])
+	n.feed(func(now int64) []Effect { return n.m.Closed(now, c.link[side]) })
+}
+
+// probe ends a link on one of its sides when nobody has answered TCP's questions for a while.
+func (w *simWorld) probe(c *simConn, side uint8) {
+	w.later(4*w.timeout+1000, func() { w.end(c, side) })
 }
 
 // accept takes a link at the node that it leads to.
@@ -162,7 +190,7 @@ func (w *simWorld) accept(c *simConn, n *simNode) {
 		return
 	}
 	if n.m == nil || w.address[simAddress(n.ip, n.busPort())] != n.at {
-		w.later(w.delay(), func() { w.failDial(c, from) })
+		w.later(w.delay(), func() { w.end(c, 0) })
 		return
 	}
 	if n.stopped {
@@ -202,6 +230,8 @@ func (w *simWorld) breakLinks(n *simNode, percent int, silently bool) {
 		}
 		if silently {
 			c.dead = true
+			w.probe(c, 0)
+			w.probe(c, 1)
 			continue
 		}
 		for side := range uint8(2) {

@@ -42,8 +42,11 @@ type simNode struct {
 	startedAt  int64
 	promotedAt int64
 	byHand     bool
+	outAt      int64 // when a cut ended in which it was in a minority, and had closed
+	outLife    int32 // its life then
 	disturbed  int64 // when its clock or process was last tampered with
 	ids        []wire.ID
+	words      map[uint16]CmdSetSlot // what the log says of slots on their way
 	seen       map[*Peer]uint64
 	lastEpochs [2]uint64
 	hotOwner   []simOwner
@@ -56,7 +59,7 @@ type simDisk struct {
 	durable  simDurable
 	saving   *Save
 	waiting  *Save
-	slow     bool
+	slow     int64 // by how long at most saves are held up, ms
 	failNext bool
 }
 
@@ -119,6 +122,7 @@ func (n *simNode) start() {
 	n.lastEpochs = [2]uint64{m.currentEpoch, m.lastVoteEpoch}
 	w.checkRestart(n)
 	n.data.restart(n)
+	n.recall()
 	w.events.push(simEvent{at: w.now + 1 + w.net.Int64N(100), kind: simTick, node: n.at, life: n.life})
 }
 
@@ -136,6 +140,9 @@ func (n *simNode) crash(dark bool) {
 	conns := n.sortedConns()
 	n.m, n.dark, n.stopped, n.parked = nil, dark, false, nil
 	n.data.crash(n)
+	if dark {
+		clear(n.words) // the end of the log goes with the power
+	}
 	for _, c := range conns {
 		side := uint8(0)
 		if c.node[1] == n.at && c.life[1] == n.life && c.link[1] != 0 && n.conns[c.link[1]] == c {
@@ -144,6 +151,9 @@ func (n *simNode) crash(dark bool) {
 		c.gone[side] = true
 		if !dark && c.node[1-side] >= 0 && (c.open || side == 1) {
 			w.throw(c, side, simClosed, nil)
+		}
+		if c.node[1-side] >= 0 {
+			w.probe(c, 1-side)
 		}
 	}
 	n.conns = nil
@@ -186,10 +196,14 @@ func (n *simNode) hear(c *simConn, side uint8, msg *wire.Message) {
 	w.counts.messages++
 	w.mark(simMessage, n, uint64(msg.Type)<<56^msg.CurrentEpoch<<40^msg.ConfigEpoch<<20^uint64(msg.Offset)^uint64(c.link[side])<<8)
 	before := w.before(n)
-	w.mischiefBefore(n, msg)
+	msg = w.mischiefBefore(n, msg)
 	effects := n.m.Step(n.clock(), c.link[side], msg)
 	effects = w.mischiefAfter(n, &before, msg, effects)
 	w.after(n, &before, effects)
+	w.checkHeard(n, c.link[side], msg)
+	if w.stale != nil {
+		w.inspectOwners(n)
+	}
 	n.carryOut(effects)
 }
 
@@ -268,6 +282,9 @@ func (n *simNode) send(e Send) {
 		side = 1
 	}
 	n.w.checkSent(n, c, side, e.Msg)
+	if n.w.stale != nil {
+		n.w.stale.saw(n, e.Msg)
+	}
 	n.w.throw(c, side, simMessage, n.w.outgoing(n, c, side, e.Msg))
 }
 
@@ -279,8 +296,8 @@ func (n *simNode) write() {
 	}
 	d.saving, d.waiting = d.waiting, nil
 	ms := 1 + n.w.disk.Int64N(20)
-	if d.slow {
-		ms += n.w.disk.Int64N(5000)
+	if d.slow > 0 {
+		ms += n.w.disk.Int64N(d.slow)
 	}
 	n.w.events.push(simEvent{at: n.w.now + ms, kind: simSaved, node: n.at, life: n.life})
 }

@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"maps"
+	"slices"
+
 	"cairn/cluster/wire"
 	"cairn/internal/slot"
 )
@@ -129,22 +132,22 @@ func (w *simWorld) moveSlot(to *simNode) {
 		return
 	}
 	fromID, toID := from.m.me.ID.String(), to.m.me.ID.String()
-	last := w.faults.IntN(12)
+	last, quick := w.faults.IntN(12), w.faults.IntN(2) == 0
 	touch := func() { w.rules.operator[s] = w.now }
 	touch()
 	steps := []func(){
-		func() { to.command(CmdSetSlot{s, SlotImporting, fromID}) },
-		func() { from.command(CmdSetSlot{s, SlotMigrating, toID}) },
+		func() { to.setSlot(CmdSetSlot{s, SlotImporting, fromID}, quick) },
+		func() { from.setSlot(CmdSetSlot{s, SlotMigrating, toID}, quick) },
 		func() {
 			if from.data.primary && to.data.primary {
 				to.data.keys[s/1024] += from.data.keys[s/1024]
 				from.data.keys[s/1024] = 0
 			}
 		},
-		func() { to.command(CmdSetSlot{s, SlotNode, toID}) },
+		func() { to.setSlot(CmdSetSlot{s, SlotNode, toID}, quick) },
 		func() {
 			from.data.keys[s/1024] = 0
-			from.command(CmdSetSlot{s, SlotNode, toID})
+			from.setSlot(CmdSetSlot{s, SlotNode, toID}, quick)
 		},
 	}
 	for i, step := range steps {
@@ -273,6 +276,10 @@ func (w *simWorld) sawID(n *simNode) {
 // repair is what an operator does when all faults are over: nodes that are not there any more are forgotten, those that
 // are there meet.
 func (w *simWorld) repair() {
+	if w.class == simLoose {
+		w.closeOpen()
+		w.cover()
+	}
 	if w.class != simMembers {
 		return
 	}
@@ -302,5 +309,77 @@ func (w *simWorld) repair() {
 				n.command(CmdMeet{o.ip, o.port, o.busPort()})
 			}
 		}
+	}
+}
+
+// closeOpen ends the moves that nobody ended, as tools do: a slot that is open at both ends goes over; otherwise what is
+// left of the move is taken back, and the keys go to the owner.
+func (w *simWorld) closeOpen() {
+	primary := func(id string) *simNode {
+		for _, n := range w.nodes {
+			if n.m != nil && n.m.me.primary() && n.m.me.ID.String() == id {
+				return n
+			}
+		}
+		return nil
+	}
+	move := func(from, to *simNode, s uint16) {
+		if from.data.primary && to.data.primary {
+			to.data.keys[s/1024] += from.data.keys[s/1024]
+			from.data.keys[s/1024] = 0
+		}
+	}
+	for _, n := range w.nodes {
+		if n.m == nil || !n.m.me.primary() {
+			continue
+		}
+		open := n.marks()
+		for _, s := range slices.Sorted(maps.Keys(open)) {
+			c := open[s]
+			other := primary(c.ID)
+			if other == nil {
+				n.setSlot(CmdSetSlot{Slot: s, Action: SlotStable}, true)
+				continue
+			}
+			from, to := n, other
+			if c.Action == SlotImporting {
+				from, to = other, n
+			}
+			if from.marks()[s].Action != SlotMigrating || to.marks()[s].Action != SlotImporting || !from.owns(int(s/1024)) {
+				if from.owns(int(s / 1024)) {
+					move(to, from, s)
+				}
+				n.setSlot(CmdSetSlot{Slot: s, Action: SlotStable}, true)
+				continue
+			}
+			w.rules.operator[s] = w.now
+			move(from, to, s)
+			to.setSlot(CmdSetSlot{Slot: s, Action: SlotNode, ID: to.m.me.ID.String()}, true)
+			from.setSlot(CmdSetSlot{Slot: s, Action: SlotNode, ID: to.m.me.ID.String()}, true)
+		}
+	}
+}
+
+// cover gives the slots that nobody owns to somebody, as tools do.
+func (w *simWorld) cover() {
+	for i := range simHot {
+		var owner, some *simNode
+		for _, n := range w.nodes {
+			if n.m == nil || !n.m.me.votes() {
+				continue
+			}
+			if some = n; n.owns(i) {
+				owner = n
+			}
+		}
+		if owner != nil || some == nil {
+			continue
+		}
+		var b slot.Bitmap
+		b.Set(simHotSlot(i))
+		w.rules.operator[simHotSlot(i)] = w.now
+		some.command(CmdDelSlots{b})
+		some.command(CmdAddSlots{b})
+		some.command(CmdBumpEpoch{})
 	}
 }

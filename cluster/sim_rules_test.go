@@ -18,6 +18,10 @@ import (
 //	minority   a primary cut from the majority writes for a node timeout at most
 //	two writers  a primary that is left behind has stopped when another one takes its place
 //	offset     a manual failover loses no write
+//	rejoin     and begins again only a while after the cut ends
+//	vacated    who has heard a claim with a higher epoch neither has nor serves the slot
+//	keys       they are dropped only when another node has their slot, on disk
+//	memory     what a node keeps grows with the number of nodes alone
 //	stale      a slot goes to a higher epoch only
 //	forgotten  who was forgotten by all does not come back
 //	handshake  none lasts longer than it may
@@ -41,7 +45,8 @@ type simSuspicion struct {
 type simOwner struct {
 	id    wire.ID
 	epoch uint64
-	open  bool // for whoever claims it
+	open  bool    // for whoever claims it
+	to    wire.ID // where it is on its way to
 }
 
 type simRules struct {
@@ -133,6 +138,7 @@ func (w *simWorld) promoted(n *simNode, b *simBefore) {
 	}
 	w.counts.wins++
 	n.promotedAt, n.byHand = w.now, b.byHand
+	w.checkBest(n, b)
 	w.note(n, "has won epoch %d", m.me.Epoch)
 	if w.big {
 		return
@@ -298,23 +304,11 @@ func (w *simWorld) checkWriter(n *simNode, i int) {
 
 // checkWrite looks at a primary that takes a write.
 func (w *simWorld) checkWrite(n *simNode) {
+	w.checkRejoin(n)
 	p := &w.part
-	if p.side == nil || !p.whole || w.class == simMad {
+	reached, cut := w.reachedInCut(n)
+	if !cut {
 		return
-	}
-	// Slack: a tick, a slow clock.
-	limit := w.timeout + w.timeout/20 + 200
-	if w.now-max(p.since, n.disturbed, n.startedAt) <= limit {
-		return
-	}
-	reached := 0
-	for _, o := range n.m.peers {
-		if !o.votes() {
-			continue
-		}
-		if at, ok := w.rules.node[o.ID]; ok && p.side[at] == p.side[n.at] {
-			reached++
-		}
 	}
 	for _, o := range w.nodes {
 		if o.disturbed > p.since {
@@ -327,12 +321,35 @@ func (w *simWorld) checkWrite(n *simNode) {
 	}
 }
 
+// reachedInCut counts the primaries with slots on a node's side of a cut. False: there is none, or it is too young for
+// its minority to have noticed.
+func (w *simWorld) reachedInCut(n *simNode) (reached int, cut bool) {
+	p := &w.part
+	// Slack: a tick, a slow clock.
+	limit := w.timeout + w.timeout/20 + 200
+	if p.side == nil || !p.whole || w.class == simMad || w.now-max(p.since, n.disturbed, n.startedAt) <= limit {
+		return 0, false
+	}
+	for _, o := range n.m.peers {
+		if !o.votes() {
+			continue
+		}
+		if at, ok := w.rules.node[o.ID]; ok && p.side[at] == p.side[n.at] {
+			reached++
+		}
+	}
+	return reached, true
+}
+
 // inspect looks at a node's table, at each tick.
 func (w *simWorld) inspect(n *simNode) {
 	if w.big {
 		return
 	}
 	m := n.m
+	if m.me.replica() {
+		n.outAt = 0 // and what it is as a primary, it is anew
+	}
 	now := n.clock()
 	for _, p := range m.peers {
 		if p.Epoch < n.seen[p] {
@@ -383,10 +400,13 @@ func (w *simWorld) inspectOwners(n *simNode) {
 		was, p := n.hotOwner[i], m.owner(s)
 		is := simOwner{}
 		if p != nil {
-			is = simOwner{p.ID, p.Epoch, m.slots.noClaim.Has(s)}
+			is = simOwner{id: p.ID, epoch: p.Epoch, open: m.slots.noClaim.Has(s)}
+		}
+		if to := m.slots.migrating[s]; to != nil && p == m.me {
+			is.to = to.ID
 		}
 		n.hotOwner[i] = is
-		if first || was.id == is.id || was.open || was.id.IsZero() || p == nil {
+		if first || was.id == is.id || was.open || was.to == is.id || was.id.IsZero() || p == nil {
 			continue
 		}
 		old := m.byID[was.id]

@@ -44,22 +44,14 @@ func TestSim(t *testing.T) {
 	if *simTrace && seeds == 1 {
 		log = func(line string) { fmt.Println(line) }
 	}
-	var sum simCounts
-	var mu sync.Mutex
-	failed := 0
+	runs := simCollect{t: t}
 	simEach(seeds, func(i int) bool {
 		plan := simChosen(*simSeed + uint64(i))
 		w := newSimWorld(plan, log)
 		w.run()
-		mu.Lock()
-		defer mu.Unlock()
-		sum.add(&w.counts)
-		if w.failure != nil {
-			failed++
-			t.Errorf("seed %d (%s): %v\n%s", plan.seed, w.class, w.failure, plan.replay())
-		}
-		return failed < 20
+		return runs.add(w, plan.replay())
 	})
+	sum := &runs.counts
 	t.Log(sum.text())
 	if t.Failed() || seeds < 30 || *simNodes != 12 {
 		return
@@ -68,6 +60,26 @@ func TestSim(t *testing.T) {
 	if sum.wins < int64(seeds)/2 || sum.crashes < int64(seeds) || sum.manualWins == 0 || sum.cuts < int64(seeds) {
 		t.Errorf("too little happened: %s", sum.text())
 	}
+}
+
+// simCollect takes the results of runs.
+type simCollect struct {
+	t      *testing.T
+	mu     sync.Mutex
+	counts simCounts
+	failed int
+}
+
+// add takes one; false: enough have failed.
+func (c *simCollect) add(w *simWorld, replay string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts.add(&w.counts)
+	if w.failure != nil {
+		c.failed++
+		c.t.Errorf("seed %d (%s): %v\n%s", w.plan.seed, w.class, w.failure, replay)
+	}
+	return c.failed < 20
 }
 
 // simLane is how many seeds are run: many where checks may cost time, few where each step is slow.
@@ -129,7 +141,7 @@ func TestSimIsDeterministic(t *testing.T) {
 // simCounts is what happened in a run.
 type simCounts struct {
 	events, messages, wins, manualWins, takeovers, crashes, stops, cuts int64
-	commands, refused, ioErrors, fulls, healMs, runs, failures          int64
+	commands, refused, ioErrors, fulls, healMs, runs, failures, worse   int64
 }
 
 func (c *simCounts) add(o *simCounts) {
@@ -141,13 +153,13 @@ func (c *simCounts) add(o *simCounts) {
 func (c *simCounts) all() []*int64 {
 	return []*int64{
 		&c.events, &c.messages, &c.wins, &c.manualWins, &c.takeovers, &c.crashes, &c.stops, &c.cuts, &c.commands, &c.refused,
-		&c.ioErrors, &c.fulls, &c.healMs, &c.runs, &c.failures,
+		&c.ioErrors, &c.fulls, &c.healMs, &c.runs, &c.failures, &c.worse,
 	}
 }
 
 func (c *simCounts) text() string {
 	return fmt.Sprintf("%d runs, %d events, %d messages, %d elections won (%d by hand), %d takeovers, %d crashes, %d stops, "+
-		"%d cuts, %d commands (%d refused), %d failed saves, %d full syncs, %d failures seen, agreed after %d ms on average",
-		c.runs, c.events, c.messages, c.wins, c.manualWins, c.takeovers, c.crashes, c.stops, c.cuts, c.commands, c.refused,
+		"%d cuts, %d won by a replica that was behind another, %d commands (%d refused), %d failed saves, %d full syncs, %d failures seen, agreed after %d ms on average",
+		c.runs, c.events, c.messages, c.wins, c.manualWins, c.takeovers, c.crashes, c.stops, c.cuts, c.worse, c.commands, c.refused,
 		c.ioErrors, c.fulls, c.failures, c.healMs/max(c.runs, 1))
 }

@@ -28,6 +28,7 @@ const (
 	simStrict  simClass = "strict"  // no epochs are made without votes: no slot has two owners in one epoch
 	simLoose   simClass = "loose"   // TAKEOVER, BUMPEPOCH, SETSLOT: collisions come, and must be gone at the end
 	simMembers simClass = "members" // nodes are forgotten, reset and met
+	simMoves   simClass = "moves"   // a round of stale news, see simStale
 	simMad     simClass = "mad"     // one node talks nonsense: the others need not agree, but stay sane
 )
 
@@ -64,6 +65,7 @@ type simWorld struct {
 	quietFrom   int64  // messages until the last, quiet part of the run
 
 	rules simRules
+	stale *simStale // of a round of stale news; else nil
 }
 
 func newSimWorld(p simPlan, log func(string)) *simWorld {
@@ -100,7 +102,7 @@ func newSimWorld(p simPlan, log func(string)) *simWorld {
 }
 
 func (w *simWorld) addNode(i int) *simNode {
-	n := &simNode{w: w, at: int32(i), name: fmt.Sprintf("n%d", i), port: 7000}
+	n := &simNode{w: w, at: int32(i), name: fmt.Sprintf("n%d", i), port: 7000, words: map[uint16]CmdSetSlot{}}
 	n.data.n = n
 	w.nodes = append(w.nodes, n)
 	w.giveIP(n)
@@ -204,11 +206,20 @@ func (w *simWorld) later(ms int64, call func()) {
 
 // run is the whole run: faults in the first part, none in the second.
 func (w *simWorld) run() {
+	w.caught(w.play)
+}
+
+// caught makes a panic a failure.
+func (w *simWorld) caught(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			w.failure = fmt.Errorf("panic at %d ms: %v\n%s", w.now, r, debug.Stack())
 		}
 	}()
+	f()
+}
+
+func (w *simWorld) play() {
 	w.counts.runs = 1
 	for _, n := range w.nodes {
 		n.start()

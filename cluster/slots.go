@@ -15,9 +15,15 @@ import (
 type slotTable struct {
 	owner     [slot.Count]*Peer
 	noClaim   slot.Bitmap      // owned by one who no longer claims it
-	migrating map[uint16]*Peer // of this node's, to whom
-	importing map[uint16]*Peer // to this node, from whom
-	version   uint64           // changes with owner and noClaim
+	migrating map[uint16]*Peer // of this node's, or of its primary's: to whom
+	importing map[uint16]*Peer // to this node, or to its primary: from whom
+	// unfinished are slots whose import was ended by hand without its last step: what is still at the source is the
+	// truth, as it was before. Not saved.
+	unfinished slot.Bitmap
+	sentUnder  map[uint16]uint64    // of migrating: the target's epoch when the move began; not saved
+	taken      map[uint16]takenFrom // at the end of their move to this node, from whom: see taken.go
+	doubted    map[uint16]int64     // of the two: since when what a primary claims contradicts it, see openslots.go
+	version    uint64               // changes with owner and noClaim
 
 	shared   *slot.Bitmap // of sharedOf, for headers; never changed
 	sharedOf *Peer
@@ -53,6 +59,9 @@ func (m *Machine) assign(s uint16, p *Peer) {
 	}
 	m.unassign(s)
 	m.slots.version++
+	if p != m.me {
+		m.slots.unfinished.Clear(s)
+	}
 	m.slots.owner[s] = p
 	p.Slots++
 	p.changed = m.slots.version
@@ -141,7 +150,7 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 	if m.me.replica() {
 		mine = m.me.Primary
 	}
-	claimed, bound, lost := 0, 0, 0
+	claimed, bound, lost, back := 0, 0, 0, false
 	var dirty []uint16
 	for s := range slotsIn(claims) {
 		claimed++
@@ -150,7 +159,9 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 		case owner == p:
 			m.slots.noClaim.Clear(s)
 			bound++
-		case m.unclaimed(s) || owner.Epoch < epoch:
+		case owner != nil && owner == mine && owner.Epoch < epoch && m.isBack(s, p):
+			back = m.me.primary() // a replica leaves it to its primary to say so
+		case m.unclaimed(s) || owner.Epoch < epoch || m.yields(s, p, epoch):
 			if owner != nil && owner == mine {
 				lost++
 			}
@@ -165,30 +176,11 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 	if p.Slots > bound && epoch >= p.Epoch {
 		m.markUnclaimed(p, claims)
 	}
+	if back {
+		m.claimAnew(now, p)
+	}
 	m.retarget(p, epoch)
 	m.afterClaim(now, p, claimed, lost, dirty)
-}
-
-// rebind gives a slot to a node that claims it by right. Slots on their way are looked after: one that went elsewhere is
-// not this node's to move any more, and one that was to come goes on coming only from the shard that it was in.
-func (m *Machine) rebind(s uint16, p *Peer) {
-	owner := m.slots.owner[s]
-	if owner != nil {
-		// Who had the slot before is what stops a stale claim; it must not be forgotten in a crash. A slot that had no
-		// owner is only news.
-		m.afterSave()
-	}
-	if owner == m.me {
-		delete(m.slots.migrating, s)
-	}
-	if from := m.slots.importing[s]; from != nil && from != p {
-		if from.Shard == p.Shard {
-			m.slots.importing[s] = p
-		} else {
-			delete(m.slots.importing, s)
-		}
-	}
-	m.assign(s, p)
 }
 
 // markUnclaimed marks the slots that a node has in the table and does not claim. It keeps them, so that clients are not
@@ -202,33 +194,38 @@ func (m *Machine) markUnclaimed(p *Peer, claims *slot.Bitmap) {
 	}
 }
 
-// retarget follows a failover in the shard to which slots of this node are moving.
-func (m *Machine) retarget(p *Peer, epoch uint64) {
-	for s, to := range m.slots.migrating {
-		if to != p && to.Shard == p.Shard && (to.replica() || to.Epoch < epoch) {
-			m.slots.migrating[s] = p
-			m.changed()
-		}
-	}
-}
-
 // afterClaim draws the conclusions for this node's own role and data.
 func (m *Machine) afterClaim(now int64, p *Peer, claimed, lost int, dirty []uint16) {
 	mine := m.me
 	if m.me.replica() {
 		mine = m.me.Primary
 	}
-	// All that this shard had is p's. If p has nothing but that, or is of this shard, it has taken over from it.
-	if lost > 0 && mine != nil && mine.Slots == 0 &&
-		(m.cfg.ReplicaMigration || claimed == lost || p.Shard == m.me.Shard) {
-		m.note(Notice, "Configuration change detected. Reconfiguring myself as a replica of %s (%s)", p.ID, p.Nodename)
-		m.becomeReplicaOf(now, p)
-		return
+	if lost > 0 && mine != nil && mine.Slots == 0 {
+		if heir := m.heir(p, claimed == lost); heir != nil {
+			m.note(Notice, "Configuration change detected. Reconfiguring myself as a replica of %s (%s)", heir.ID, heir.Nodename)
+			m.becomeReplicaOf(now, heir)
+			return
+		}
 	}
 	m.leaveReplica(now)
 	if len(dirty) > 0 {
 		m.emit(DropSlots{After: m.afterSave(), Slots: dirty})
 	}
+}
+
+// heir is whom this node follows when p took the last of its shard's slots. A primary of this shard that has slots has taken
+// over from it, also when the last one that was missed had gone to another shard before. Else p has, if all that it has is
+// what was here, or if replicas may go to other shards.
+func (m *Machine) heir(p *Peer, all bool) *Peer {
+	for _, other := range m.peers {
+		if other != m.me && other.primary() && other.Slots > 0 && other.Shard == m.me.Shard {
+			return other
+		}
+	}
+	if all || m.cfg.ReplicaMigration {
+		return p
+	}
+	return nil
 }
 
 // leaveReplica makes a replica whose primary became a replica follow that one's primary.

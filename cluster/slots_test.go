@@ -128,6 +128,27 @@ func TestLastSlotLostMakesAReplica(t *testing.T) {
 	}
 }
 
+// A primary that was away misses a failover of its shard and a slot that had gone elsewhere before. Whichever it hears of
+// last, it follows who took over.
+func TestLastSlotElsewhereFollowsTheShard(t *testing.T) {
+	for _, last := range []byte{'b', 'c'} {
+		s := newSolo(t, "a 1 0-99", "b 2 100-199", "c of a")
+		s.cfg.ReplicaMigration = false
+		hear := func(who byte) {
+			if who == 'b' {
+				s.say('b', s.claims('b', 3, rangeOf(99, 199)))
+			} else {
+				s.say('c', s.claims('c', 4, rangeOf(0, 98)))
+			}
+		}
+		hear('b' + 'c' - last)
+		hear(last)
+		if !s.me.replica() || s.me.Primary != s.p('c') {
+			t.Errorf("%c last: no replica of the node that took over", last)
+		}
+	}
+}
+
 func TestReplicaFollowsWhoTookOver(t *testing.T) {
 	s := newSolo(t, "a of b", "b 1 0-99", "c of b")
 	s.say('c', s.claims('c', 2, rangeOf(0, 99)))

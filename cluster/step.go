@@ -203,6 +203,9 @@ func (m *Machine) hearHeader(now int64, sender *Peer, msg *wire.Message) bool {
 	if msg.Primary.IsZero() {
 		m.raiseEpoch(sender, msg.ConfigEpoch) // a replica's header has its primary's
 	}
+	if (sender.Offset == 0) != (msg.Offset == 0) {
+		m.version++ // a replica without data is not shown to clients
+	}
 	sender.Offset, sender.OffsetAt = msg.Offset, now
 	if msg.Bits&wire.Paused != 0 && m.me.Primary == sender {
 		m.manualPaused(now, sender, msg)
@@ -277,6 +280,13 @@ func (m *Machine) hearSlots(now int64, sender *Peer, msg *wire.Message) {
 	if p == nil || msg.Slots == nil || sender.primary() != msg.Primary.IsZero() || p != sender && p.ID != msg.Primary {
 		return // not the slots of the primary that the table has
 	}
+	if sender.primary() && len(m.slots.migrating)+len(m.slots.importing) > 0 {
+		m.retarget(sender, msg.ConfigEpoch) // who took over may have no slots to claim
+		m.hearOpen(now, sender, msg)
+	}
+	if sender.primary() && msg.ConfigEpoch >= sender.Epoch {
+		m.hearTaken(now, sender, msg)
+	}
 	if !m.agrees(sender, p, msg.Slots) {
 		if sender.primary() {
 			m.claim(now, sender, msg.ConfigEpoch, msg.Slots)
@@ -284,9 +294,10 @@ func (m *Machine) hearSlots(now int64, sender *Peer, msg *wire.Message) {
 		m.tellOwner(sender, msg.ConfigEpoch, msg.Slots)
 		return
 	}
-	// Two primaries of one shard without slots: one of them is left over from a failover. It holds nothing.
+	// Two primaries of one shard without slots: one of them is left over from a failover. It holds nothing, or no more than
+	// what was on its way to it, which the other one has, too.
 	if me := m.me; me.primary() && sender.primary() && me.Slots == 0 && sender.Slots == 0 && me.Shard == sender.Shard &&
-		me.Epoch < sender.Epoch && m.data.Keys() == 0 {
+		me.Epoch < sender.Epoch && (m.data.Keys() == 0 || len(m.slots.importing) > 0) {
 		m.becomeReplicaOf(now, sender)
 	}
 }

@@ -21,6 +21,7 @@ func (m *Machine) Tick(now int64) []Effect {
 	m.tickLinks(now)
 	if m.ticks%ticksPerSecond == 0 {
 		m.dropForgotten(now)
+		m.dropReports(now)
 		m.pingLongestSilent(now)
 	}
 	m.tickPeers(now)
@@ -104,6 +105,8 @@ func (m *Machine) tickPeers(now int64) {
 		switch {
 		case p.out != 0 && p.PingSent == 0 && (now-p.PongAt > interval || deciding && p.votes() && now-p.DataAt > interval):
 			m.ping(now, p) // those who decide hear each other themselves, see reaches
+		case p.outUp && p.PingSent == 0 && p.failed() && m.mayClear(now, p) && !m.mayClear(p.PongAt, p):
+			m.ping(now, p) // it answers, perhaps, and has had the mark for long enough
 		case p.outUp && m.manual.asker == p && m.pausedForFailover():
 			m.ping(now, p) // it waits for this node's offset
 		case p.PingSent != 0 && min(unanswered, silence) > m.cfg.NodeTimeout && !p.any(anyFailure):

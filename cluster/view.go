@@ -16,8 +16,10 @@ type View struct {
 	Owner   [slot.Count]uint16
 	OK      bool // the state of the cluster
 
-	Migrating map[uint16]uint16 // slots on their way from this node: index of the target
-	Importing map[uint16]uint16 // slots on their way to this node: index of the source
+	Migrating map[uint16]uint16 // slots on their way from this node, or from its primary: index of the target
+	Importing map[uint16]uint16 // slots on their way to this node, or to its primary: index of the source
+	// Unfinished are slots that were on their way to this node until somebody ended that by hand, before its last step.
+	Unfinished slot.Bitmap
 
 	Size         int // primaries with slots
 	CurrentEpoch uint64
@@ -74,8 +76,12 @@ func (m *Machine) View() *View {
 		v.Nodes[i] = m.viewNode(p)
 	}
 	v.Myself = int(m.me.at)
-	v.Nodes[v.Myself].Open = m.openSlots()
+	if m.me.primary() {
+		// A replica's copies are not shown in its line: tools would try to repair them there.
+		v.Nodes[v.Myself].Open = m.openSlots()
+	}
 	m.viewSlots(v)
+	v.Unfinished = m.slots.unfinished
 	for s, p := range m.slots.migrating {
 		v.Migrating[s] = uint16(p.at)
 	}

@@ -17,6 +17,7 @@ import (
 	"cairn/cluster"
 	"cairn/cluster/nodesconf"
 	"cairn/cluster/wire"
+	"cairn/internal/invariant"
 )
 
 // Node is the node that the cluster is about: its clients and its data. But for Deliver, the calls come one at a time and
@@ -87,7 +88,8 @@ type Driver struct {
 	closed    bool
 	drop      dropFilter
 	listeners []net.Listener
-	view      *cluster.View
+	view      *cluster.View // last one put in force
+	known     *cluster.View // Known's
 
 	stop  context.Context
 	end   context.CancelFunc
@@ -192,6 +194,9 @@ func (d *Driver) tick() {
 			d.enforceSendLimit()
 			return d.machine.Tick(now)
 		})
+		if invariant.Enabled {
+			d.Known() // checks that whatever changed has changed the version
+		}
 		woke := func() { d.ticked.Store(int64(time.Since(d.began))) }
 		if d.Slept() {
 			d.queue.add(0, nodeTask{then: woke}) // after what the tick found out is in force
@@ -334,6 +339,26 @@ func (d *Driver) Do(c cluster.Cmd) cluster.Answer {
 	}
 	ticket = d.queue.last()
 	if !d.queue.await(ticket, ans.After) && ans.Err == nil {
+		ans.Err = net.ErrClosed
+	}
+	return ans
+}
+
+// Post runs a command that may be carried out and saved when there is time, also before Start.
+func (d *Driver) Post(c cluster.Cmd) cluster.Answer {
+	ans := cluster.Answer{Err: net.ErrClosed}
+	d.with(func(now int64) (effects []cluster.Effect) {
+		ans, effects = d.machine.Command(now, c)
+		return effects
+	})
+	return ans
+}
+
+// DoSaved runs a command and waits until what it changed is saved, not until it is in force: for callers that Node's calls
+// wait for.
+func (d *Driver) DoSaved(c cluster.Cmd) cluster.Answer {
+	ans := d.Post(c)
+	if ans.Err == nil && !d.queue.await(0, ans.After) {
 		ans.Err = net.ErrClosed
 	}
 	return ans

@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"cairn/cluster/nodesconf"
+	"cairn/cluster/wire"
+	"cairn/internal/slot"
+)
+
+// Slots that this primary took, at the end of their move, before the source knew of it. Until the source knows, it claims
+// them still, and if it has got a higher epoch meanwhile (another slot came to it, or the two had the same epoch, which
+// collision repairs) its claim is the stronger one:
+//
+//	source                                      target
+//	                                            SETSLOT s NODE target, epoch 4
+//	another slot comes, epoch 5
+//	          ──── claims s, epoch 5 ────────▶  by epochs s is the source's again, and its keys here are dropped
+//	SETSLOT s NODE target
+//
+// But the keys are here and nowhere else. So the target does not give such a slot back to the shard that it came from; it
+// claims it anew, in a higher epoch. It does so until a header of that shard has shown that the slot is known to be gone, or
+// it is told to move the slot there again; and a few times only, since two that both remember so could go on for ever. Its
+// replicas remember, too, and do not take back what they were told when the slot came.
+//
+// nodes.conf has it as a slot that comes, and is this node's already.
+
+// takenFrom is of whom a slot was taken.
+type takenFrom struct {
+	peer  *Peer
+	again int // how often it is claimed anew
+}
+
+// takenAgain is how often at most: each time the source may have got another epoch before it heard of the last claim.
+const takenAgain = 8
+
+// isBack says that a primary's claim is to be answered, not heeded.
+func (m *Machine) isBack(s uint16, p *Peer) bool {
+	from, taken := m.slots.taken[s]
+	if !taken || from.again == 0 || from.peer != p && from.peer.Shard != p.Shard {
+		return false
+	}
+	to := m.slots.migrating[s]
+	return to == nil || to != p && to.Shard != p.Shard
+}
+
+// hearTaken forgets what a primary knows to be gone. If it has a higher epoch now, it may have claimed the slot in that one,
+// and such a claim may be on its way still.
+func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message) {
+	mine, known := m.me, false
+	if m.me.replica() {
+		mine = m.me.Primary
+	}
+	for s := range m.slots.taken {
+		gone := (sender == mine || m.isBack(s, sender)) && !msg.Slots.Has(s)
+		if gone || m.owner(s) != mine {
+			delete(m.slots.taken, s)
+			m.changed()
+		}
+		known = known || gone && m.owner(s) == m.me
+	}
+	if known && sender.Epoch > m.me.Epoch {
+		m.claimAnew(now, sender)
+	}
+}
+
+// claimAnew claims all that this node has in a new epoch.
+func (m *Machine) claimAnew(now int64, p *Peer) {
+	for s, from := range m.slots.taken {
+		if m.isBack(s, p) {
+			from.again--
+			m.slots.taken[s] = from
+		}
+	}
+	if !m.newEpoch() {
+		return
+	}
+	m.note(Notice, "Node %s (%s) does not know yet that a slot has come from it to here. Claiming it in epoch %d",
+		p.ID, p.Nodename, m.me.Epoch)
+	m.broadcastPong(now, false, m.afterSave())
+}
+
+// yields says that a slot of this node goes to a primary that claims it, whatever the epochs: it is on its way there, no
+// key of it is left here, and the claim is of an epoch that the target did not have before. So the source's own new epoch does not stand against the end of
+// the move.
+func (m *Machine) yields(s uint16, p *Peer, epoch uint64) bool {
+	before, known := m.slots.sentUnder[s]
+	return known && m.slots.owner[s] == m.me && m.slots.migrating[s] == p && epoch > before && epoch >= p.Epoch &&
+		m.data.SlotKeys(s) == 0
+}
+
+// takenSlots is what is saved of it.
+func (m *Machine) takenSlots() (open []nodesconf.OpenSlot) {
+	if len(m.slots.taken) == 0 || !m.me.primary() {
+		return nil
+	}
+	for s := range uint16(slot.Count) {
+		if from, taken := m.slots.taken[s]; taken && m.owner(s) == m.me && m.slots.migrating[s] == nil {
+			open = append(open, nodesconf.OpenSlot{Slot: s, Importing: true, Peer: from.peer.ID.String()})
+		}
+	}
+	return open
+}
+
+// loadTaken tells what was taken from what comes, when all slots are there.
+func (m *Machine) loadTaken() {
+	for s, from := range m.slots.importing {
+		if m.me.primary() && m.owner(s) == m.me {
+			m.slots.taken[s] = takenFrom{from, takenAgain}
+			delete(m.slots.importing, s)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"testing"
+
+	"cairn/cluster/wire"
+)
+
+// came is a target that has just taken slot 15 from b, which does not know yet.
+func came(t *testing.T) *solo {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29")
+	s.order(CmdSetSlot{15, SlotImporting, letterID('b').String()})
+	s.order(CmdSetSlot{15, SlotNode, letterID('a').String()})
+	s.data.keys[15] = 7
+	return s
+}
+
+func (s *solo) order(c Cmd) {
+	s.t.Helper()
+	a, effects := s.Command(s.now, c)
+	if a.Err != nil {
+		s.t.Fatal(a.Err)
+	}
+	s.settleSaves(effects)
+}
+
+func TestEachImportIsANewEpoch(t *testing.T) {
+	s := newSolo(t, "a 5 0-9", "b 2 10-19", "c 3 20-29")
+	s.order(CmdSetSlot{15, SlotImporting, letterID('b').String()})
+	s.order(CmdSetSlot{15, SlotNode, letterID('a').String()})
+	if s.me.Epoch != 6 {
+		t.Fatalf("epoch %d, want 6, although it had the highest before: the same epoch would stand for two sets of slots", s.me.Epoch)
+	}
+	a, _ := s.Command(s.now, CmdBumpEpoch{})
+	if a.Word != "STILL" {
+		t.Errorf("BUMPEPOCH answers %s for a node that has the highest epoch", a.Word)
+	}
+}
+
+func TestWhatCameIsNotGivenBack(t *testing.T) {
+	s := came(t)
+	mine := s.me.Epoch
+	// Another slot comes to b, or its epoch was the same and it was its turn to move.
+	effects := s.say('b', s.claims('b', mine+3, rangeOf(10, 19)))
+	if s.owner(15) != s.me || len(find[DropSlots](effects)) > 0 {
+		t.Fatalf("the slot is %s's, and its keys go: %v", s.owner(15).ID, find[DropSlots](effects))
+	}
+	if s.me.Epoch <= mine+3 {
+		t.Fatalf("it claims the slot in epoch %d, b in %d", s.me.Epoch, mine+3)
+	}
+	told := sent(effects, wire.Pong)
+	if len(told) == 0 || told[len(told)-1].ConfigEpoch != s.me.Epoch || !told[len(told)-1].Slots.Has(15) {
+		t.Error("nobody is told at once")
+	}
+	// From here on b knows, though a claim of its last epoch may be on its way still.
+	s.say('b', s.claims('b', mine+9, rangeOf(10, 14)))
+	if s.me.Epoch <= mine+9 {
+		t.Errorf("epoch %d: a claim of b's in epoch %d would take the slot", s.me.Epoch, mine+9)
+	}
+	if len(s.slots.taken) != 0 {
+		t.Errorf("still kept in mind: %v", s.slots.taken)
+	}
+	s.say('b', s.claims('b', s.me.Epoch+1, rangeOf(10, 19)))
+	if s.owner(15) != s.p('b') {
+		t.Error("a claim in a higher epoch does not count any more")
+	}
+}
+
+// The replica of the source took over before it had heard.
+func TestWhatCameIsNotGivenBackToTheSourcesShard(t *testing.T) {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29", "d of b")
+	s.order(CmdSetSlot{15, SlotImporting, letterID('b').String()})
+	s.order(CmdSetSlot{15, SlotNode, letterID('a').String()})
+	s.say('d', s.claims('d', s.me.Epoch+1, rangeOf(10, 19)))
+	if s.owner(15) != s.me || s.owner(14) != s.p('d') {
+		t.Errorf("slot 15 is %s's, slot 14 %s's", s.owner(15).ID, s.owner(14).ID)
+	}
+}
+
+func TestWhatCameGoesToAThirdShardByEpochs(t *testing.T) {
+	s := came(t)
+	s.say('c', s.claims('c', s.me.Epoch+1, rangeOf(15, 29)))
+	if s.owner(15) != s.p('c') {
+		t.Error("the slot is not the one's with the highest epoch")
+	}
+}
+
+func TestWhatCameGoesBackWhenItIsToldTo(t *testing.T) {
+	s := came(t)
+	s.order(CmdSetSlot{15, SlotMigrating, letterID('b').String()})
+	s.say('b', s.claims('b', s.me.Epoch+1, rangeOf(10, 19)))
+	if s.owner(15) != s.p('b') {
+		t.Error("the slot that was sent back is kept")
+	}
+}
+
+// Two that both think the slot has come to them end some time.
+func TestTwoThatBothTookASlotEnd(t *testing.T) {
+	s := came(t)
+	for range 2 * takenAgain {
+		s.say('b', s.claims('b', s.me.Epoch+1, rangeOf(10, 19)))
+	}
+	if s.owner(15) != s.p('b') {
+		t.Errorf("still in epoch %d", s.me.Epoch)
+	}
+}
+
+// The source got a new epoch and is told nothing; the target's claim ends the move all the same, when all keys are there.
+func TestSourceYieldsWhatIsOnItsWay(t *testing.T) {
+	s := newSolo(t, "a 9 0-9", "b 2 10-19", "c 3 20-29")
+	s.order(CmdSetSlot{5, SlotMigrating, letterID('b').String()})
+	claim := rangeOf(10, 19)
+	claim.Set(5)
+	s.data.keys[5] = 1
+	s.say('b', s.claims('b', 4, claim))
+	if s.owner(5) != s.me {
+		t.Fatal("a slot with keys was given away to a lower epoch")
+	}
+	s.data.keys[5] = 0
+	s.say('c', s.claims('c', 5, rangeOf(5, 5)))
+	if s.owner(5) != s.me {
+		t.Fatal("it was given to a node that it is not on its way to")
+	}
+	s.say('b', s.claims('b', 3, claim))
+	if s.owner(5) != s.me {
+		t.Fatal("an old claim took it")
+	}
+	s.say('b', s.claims('b', 4, claim))
+	if s.owner(5) != s.p('b') {
+		t.Error("it is kept, although it has arrived")
+	}
+}
+
+func TestWhatCameIsRememberedOverARestart(t *testing.T) {
+	s := came(t)
+	m, err := New(s.cfg, s.data, s.rand, s.snapshot(), s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := m.byID[letterID('b')]
+	if !m.isBack(15, p) || m.slots.importing[15] != nil {
+		t.Errorf("taken %v, importing %v", m.slots.taken, m.slots.importing)
+	}
+	v := s.View()
+	if open := v.Nodes[v.Myself].Open; len(open) != 0 {
+		t.Errorf("CLUSTER NODES shows %v", open)
+	}
+}
