@@ -28,6 +28,7 @@ type Hello struct {
 	Rows          bool   // takes the data set as rows of this program's
 	RDBOnly       bool   // wants the data set and no stream
 	NoData        bool   // wants no keys in the data set (rdb-filter-only)
+	Slots         bool   // takes CLUSTER SETSLOT in the stream: a node of Valkey 8
 
 	Old    bool   // SYNC: no line before the data set, no acknowledgements
 	ReplID []byte // PSYNC's words
@@ -67,6 +68,9 @@ type Attached struct {
 	ackedSynced atomic.Int64 // and has on stable storage
 	sent        atomic.Int64 // offset fed to it
 	heard       atomic.Int64 // when it last acknowledged, Unix ms
+
+	turn atomic.Bool // it has one: turns.go
+	pace pace
 
 	arrived chan struct{} // closed by the first acknowledgement after the data set was sent
 	gone    chan struct{} // closed when the link is given up

@@ -129,7 +129,9 @@ func (r *Attached) write(b []byte) error {
 		if err := r.h.Conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 			return err
 		}
+		r.pace.begin(time.Now())
 		n, err := r.h.Conn.Write(b)
+		r.pace.end(time.Now(), n)
 		b = b[n:]
 		r.p.OutBytes.Add(int64(n))
 		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {

@@ -52,12 +52,12 @@ func (r *Attached) fullSync() (from int64, err error) {
 	return from, nil
 }
 
-// sendDataSet is the part of a full sync that has a place.
+// sendDataSet is the part of a full sync that has a turn.
 func (r *Attached) sendDataSet() (from int64, err error) {
 	if err := r.takeTurn(); err != nil {
 		return 0, err
 	}
-	defer func() { <-r.p.syncs }()
+	defer r.endTurn()
 	began := time.Now()
 	snapshot, err := r.snapshot()
 	if err != nil {
@@ -89,24 +89,6 @@ func (r *Attached) rest() {
 	case <-r.gone:
 	case <-timer.C:
 	}
-}
-
-// takeTurn waits for one of the places of full syncs.
-func (r *Attached) takeTurn() error {
-	mine := false
-	err := r.keepAlive(func() error {
-		select {
-		case r.p.syncs <- struct{}{}:
-			mine = true
-			return nil
-		case <-r.gone:
-			return r.why
-		}
-	})
-	if err != nil && mine {
-		<-r.p.syncs
-	}
-	return err
 }
 
 // keepAlive runs f in the background and sends a line end each second until it is done, so that the replica

@@ -52,6 +52,8 @@ type Primary struct {
 	o     PrimaryOptions
 	syncs chan struct{} // a place for each full sync under way
 
+	waiting atomic.Int64 // replicas that wait for a turn
+
 	mu       sync.Mutex
 	attached []*Attached
 	changed  chan struct{} // closed when a replica acknowledged or left; nil when nobody waits
@@ -65,10 +67,6 @@ type Primary struct {
 	// Counters of INFO.
 	Full, PartialOK, PartialErr, OutBytes atomic.Int64
 }
-
-// syncsMost is how many replicas receive the data set at the same time; others wait their turn. Each reads the whole
-// store.
-const syncsMost = 3
 
 // NewPrimary makes a Primary without replicas.
 func NewPrimary(o PrimaryOptions) *Primary {
@@ -98,6 +96,7 @@ func (p *Primary) tick(now time.Time) {
 	for _, r := range all {
 		r.tick(now, timeout, end)
 	}
+	p.reclaimTurns(now, all)
 	p.refresh()
 	if len(all) == 0 {
 		p.ticks = 0
@@ -161,6 +160,13 @@ func (p *Primary) Acked(offset int64) (n int) {
 // AckedSynced counts those that have it on stable storage.
 func (p *Primary) AckedSynced(offset int64) (n int) {
 	return p.count(func(r *Attached) bool { return r.ackedSynced.Load() >= offset })
+}
+
+// Every says whether f holds for all replicas that are attached, by what they have told of themselves.
+func (p *Primary) Every(f func(h *Hello) bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !slices.ContainsFunc(p.attached, func(r *Attached) bool { return !f(&r.h) })
 }
 
 func (p *Primary) count(f func(*Attached) bool) (n int) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -223,6 +224,64 @@ func TestTurns(t *testing.T) {
 			t.Fatalf("got %q", got)
 		}
 		keysOf(t, c.markedRDB())
+	}
+}
+
+// TestHangingReplicasKeepNoTurn: who takes nothing loses a turn that another one waits for, and no sooner.
+func TestHangingReplicasKeepNoTurn(t *testing.T) {
+	l := newLab(t, nil)
+	l.data.size = 20_000_000 // more than sockets hold
+	var hanging []*hand
+	for range syncsMost {
+		c := l.join(Hello{EOF: true, ReplID: []byte("?")})
+		if err := c.conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.line(); !strings.HasPrefix(got, "+FULLRESYNC ") {
+			t.Fatalf("got %q", got)
+		}
+		hanging = append(hanging, c)
+	}
+	late := func() time.Time { return time.Now().Add(turnPatience) }
+	for _, c := range hanging {
+		testkit.Eventually(t, handPatience, func() bool { return c.r.pace.waited(late()) >= turnPatience }, "it does not hang")
+	}
+	l.tick(late())
+	if n := l.Len(); n != syncsMost {
+		t.Fatalf("%d links while nobody waited", n)
+	}
+	next := l.join(Hello{EOF: true, ReplID: []byte("?")})
+	testkit.Eventually(t, handPatience, func() bool {
+		l.tick(late())
+		return next.r.State() == SyncSending
+	}, "the one that waits has a turn")
+	testkit.Eventually(t, handPatience, func() bool { return l.heardOf("others wait for a full sync") }, "one of the others is closed")
+	testkit.Eventually(t, handPatience, func() bool { return l.Len() == syncsMost }, "no other one is closed")
+	next.line()
+	if keys := keysOf(t, next.markedRDB()); keys != 20_000 {
+		t.Errorf("%d keys", keys)
+	}
+}
+
+// TestPace: only the time counts in which a piece was waited for, and a piece that is taken is forgotten.
+func TestPace(t *testing.T) {
+	var p pace
+	at := time.Unix(0, 0)
+	after := func(d time.Duration) time.Time { at = at.Add(d); return at }
+	p.begin(after(0))
+	if got := p.waited(after(2 * time.Second)); got != 2*time.Second {
+		t.Errorf("%v", got)
+	}
+	p.end(after(time.Second), turnBytes/2)
+	p.begin(after(time.Hour)) // of other work
+	p.end(after(time.Second), turnBytes/2-1)
+	if got := p.waited(after(time.Hour)); got != 4*time.Second {
+		t.Errorf("%v", got)
+	}
+	p.begin(after(0))
+	p.end(after(time.Second), 1)
+	if got := p.waited(after(0)); got != 0 {
+		t.Errorf("%v of a piece that was taken", got)
 	}
 }
 

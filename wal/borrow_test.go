@@ -319,3 +319,31 @@ func (f *nthFault) MaybeError(op errorfs.Op) error {
 	}
 	return errorfs.ErrInjected
 }
+
+// The lender hears of all bytes of a borrowed entry, in order, as they are copied.
+func TestLenderHearsWhatIsPassed(t *testing.T) {
+	o := testOptions(newFS(t, vfs.NewMem()))
+	var mu sync.Mutex
+	var passed []byte
+	o.Passed = func(part []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		passed = append(passed, part...)
+	}
+	l, _ := mustOpen(t, o, fresh('a'))
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 5 {
+		passed = passed[:0]
+		e := entry(rng, 100_000+rng.IntN(100_000))
+		x, borrows := lend(l, rng, e)
+		if !borrows {
+			t.Fatalf("entry of %d bytes was not borrowed", len(e))
+		}
+		x.takeBack(l)
+		if mu.Lock(); !bytes.Equal(passed, e) {
+			t.Errorf("%d bytes were passed of %d, or others", len(passed), len(e))
+		}
+		mu.Unlock()
+	}
+	must(t, l.Close())
+}

@@ -15,6 +15,7 @@ type buffer struct {
 	payloadMax int // longest payload of a block
 	chunkCap   int // bytes of a chunk without the end mark
 	borrowFrom int // entries in parts of so many bytes are borrowed
+	passed     func(part []byte)
 	chunks     []*chunk
 	free       []*chunk
 }
@@ -101,6 +102,9 @@ func (c *chunk) takeBlock(e *borrowed, b *buffer) bool {
 	for n > 0 {
 		k := min(n, len(e.parts[0]))
 		c.data = append(c.data, e.parts[0][:k]...)
+		if b.passed != nil {
+			b.passed(e.parts[0][:k])
+		}
 		if e.parts[0] = e.parts[0][k:]; len(e.parts[0]) == 0 {
 			e.parts = e.parts[1:]
 		}

@@ -70,6 +70,7 @@ func Open(o Options, from OpenPoint) (*Log, *OpenReport, error) {
 
 func newLog(o Options) *Log {
 	l := &Log{o: o, buf: newBuffer(o.chunkBytes()), writingTo: -1, syncingTo: -1, quit: make(chan struct{})}
+	l.buf.passed = o.Passed
 	l.policy.Store(int32(o.Policy))
 	l.keep.Store(o.KeepBytes)
 	l.pinLimit.Store(o.PinLimit)

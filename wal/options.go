@@ -26,6 +26,10 @@ type Options struct {
 
 	Logf      func(event string, kv ...any) // default nothing
 	OnFailure func(error)                   // told once, by the goroutine that met the failure; may be nil
+
+	// Passed is told which parts of a long entry have been copied out of the memory that AppendParts was given, piece by
+	// piece, by whoever does it, maybe under the log's mutex. May be nil.
+	Passed func(part []byte)
 }
 
 const minSegmentBytes = 16 << 10

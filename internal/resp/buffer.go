@@ -158,6 +158,9 @@ func (f *Framer) missing() int {
 	if f.bulk < 0 {
 		return 0
 	}
+	if f.taker != nil { // it only passes through
+		return min(f.untaken, maxReadAhead-2) + 2
+	}
 	return f.bulk + 2 - (f.end - f.pos)
 }
 

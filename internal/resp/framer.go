@@ -45,6 +45,10 @@ type Limits struct {
 	// 512 MiB. The link to a primary sets MaxBulk to math.MaxInt64.
 	MaxBulk int64
 
+	// KeptOver is how many bytes longer than MaxBulk an argument may be that a
+	// Keeper takes. Default 0.
+	KeptOver int64
+
 	// MaxQuery bounds one command in bytes, client-query-buffer-limit, with the
 	// slice headers of its arguments counted in. Default 1 GiB.
 	MaxQuery int64
@@ -105,6 +109,13 @@ type Framer struct {
 	bulk  int  // length of the argument at pos, -1 while its header is missing
 	odd   bool // a terminator was not CR LF, so the bytes are not canonical
 
+	// Of an argument that goes elsewhere, see elsewhere.go.
+	keepFrom int
+	keeper   func(args [][]byte, length int) Keeper
+	taker    Keeper // who takes the argument at pos; nil: the buffer
+	untaken  int    // bytes of it that are still to come
+	lost     error  // see Lost
+
 	// args is the arena of all commands since the last Space; those of the
 	// command being parsed begin at first.
 	args  [][]byte
@@ -144,6 +155,7 @@ func (f *Framer) Next() (args [][]byte, raw []byte, ok bool, err error) {
 	}
 	for {
 		if f.total == 0 {
+			f.lost = nil
 			if f.pos == f.end {
 				return nil, nil, false, nil
 			}
@@ -228,8 +240,20 @@ func (f *Framer) readCount() bool {
 // readArgs parses arguments until all of the command's are there.
 func (f *Framer) readArgs() bool {
 	for f.left > 0 {
-		if f.bulk < 0 && !f.readBulkLength() {
-			return false
+		if f.bulk < 0 {
+			if !f.readBulkLength() {
+				return false
+			}
+			f.keep()
+			if f.taker == nil && int64(f.bulk) > f.lim.MaxBulk {
+				return f.failText("invalid bulk length")
+			}
+		}
+		if f.taker != nil {
+			if !f.passOn() {
+				return false
+			}
+			continue
 		}
 		if f.end-f.pos-2 < f.bulk {
 			return false
@@ -270,7 +294,7 @@ func (f *Framer) readBulkLength() bool {
 		}
 		next = f.passLine(stop)
 	}
-	if n < 0 || n > f.lim.MaxBulk {
+	if n < 0 || n > f.lim.MaxBulk && n-f.lim.MaxBulk > f.lim.KeptOver {
 		return f.failText("invalid bulk length")
 	}
 	if f.lim.Unauthenticated && n > unauthMaxBulk {

@@ -22,6 +22,10 @@ func FuzzFramer(f *testing.F) {
 			if !got.equal(want) {
 				t.Fatalf("in pieces %+v, whole %+v", got, want)
 			}
+			kept := feedKept(t, lim, int(seed%7), bytes.Clone(src), never, func(int) int { return 1 + rnd.IntN(20) })
+			if !kept.equal(want) {
+				t.Fatalf("long ones elsewhere %+v, whole %+v", kept, want)
+			}
 		}
 	})
 }
