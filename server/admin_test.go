@@ -116,6 +116,49 @@ func TestInfoHasRedisFields(t *testing.T) {
 	}
 }
 
+// TestInfoCountsDeadlines holds the number of keys with a deadline, and their mean time to live, against redis-server's after
+// every way in which a key gets, changes, keeps and loses one.
+func TestInfoCountsDeadlines(t *testing.T) {
+	p := startPair(t)
+	const far = "4000000000000"
+	long := strings.Repeat("x", 70_000)
+	for _, line := range []string{
+		"SET a 1 PXAT " + far, "SET b 1", "PEXPIREAT b " + far, "PEXPIREAT b 5000000000000", "SET a 2 KEEPTTL", "APPEND a 3",
+		"HSET h f v", "EXPIREAT h 4000000000", "HSET h f w g x", "HDEL h f", "SET l " + long, "EXPIREAT l 4000000000", "APPEND l y",
+		"RENAME l m", "COPY m n", "PERSIST m", "SET b 2", "GETEX n PERSIST", "SET b 1 EX 100000", "SET gone 1 PX 1", "DEL h",
+		"SET c 1 EXAT 9000000000000", "GETDEL c", "MSET a 1 b 2", "SET a 1 PXAT " + far, "FLUSHALL", "SET a 1 PXAT " + far,
+	} {
+		words := strings.Fields(line)
+		if got, want := p.cairn.Do(words...).Raw, p.redis.Do(words...).Raw; got != want {
+			t.Fatalf("%.40s: got %.80q, want %.80q", line, got, want)
+		}
+		if strings.Contains(line, "gone") {
+			for _, c := range []*testkit.Conn{p.cairn, p.redis} {
+				testkit.Eventually(t, replyWait, func() bool { return c.Do("EXISTS", "gone").Value == int64(0) }, "the key goes")
+			}
+		}
+		var got, want [3]int64
+		testkit.Eventually(t, replyWait, func() bool { // what has expired goes in the background
+			got, want = p.keyspace(p.cairn), p.keyspace(p.redis)
+			return got[0] == want[0] && got[1] == want[1]
+		}, "as many keys, and keys with a deadline, as redis-server has after "+words[0])
+	}
+	// Of one key alone the mean is no estimate.
+	ttl := p.cairn.Do("PTTL", "a").Value.(int64)
+	if mean := p.keyspace(p.cairn)[2]; mean < ttl-2000 || mean > ttl+2000 {
+		t.Errorf("avg_ttl is %d, the only key has %d ms to live", mean, ttl)
+	}
+}
+
+// keyspace gives the figures of db0's line: keys, expires, avg_ttl.
+func (p *pair) keyspace(c *testkit.Conn) (n [3]int64) {
+	line := infoFields(c.Do("INFO", "keyspace").Value.(string))["Keyspace db0"]
+	if _, err := fmt.Sscanf(line, "keys=%d,expires=%d,avg_ttl=%d", &n[0], &n[1], &n[2]); err != nil && line != "" {
+		p.t.Fatalf("%q: %v", line, err)
+	}
+	return n
+}
+
 func keysOf(m map[string]string) (keys []string) {
 	for k := range m {
 		keys = append(keys, k)

@@ -54,6 +54,9 @@ func (a *applier) Apply(ctx context.Context, e replication.Entry) error {
 			return err
 		}
 	}
+	if err := a.heedSlots(e.Commands); err != nil {
+		return err
+	}
 	for {
 		err := a.x.execute(e.Commands, e.Raw)
 		if err == nil {

@@ -29,7 +29,8 @@ func (a *applier) Load(r io.Reader, id string, offset int64) error {
 	}
 	defer next.Abort() //nolint:errcheck // what it leaves goes at the next start
 	br := bufio.NewReaderSize(r, loadReads)
-	if err := a.read(br, next); err != nil {
+	told, err := a.read(br, next)
+	if err != nil {
 		return a.loadFailed(next, err)
 	}
 	switch _, err := br.ReadByte(); {
@@ -39,17 +40,23 @@ func (a *applier) Load(r io.Reader, id string, offset int64) error {
 		return err
 	}
 	keys := next.Keys()
+	if err := a.forgetSlots(); err != nil {
+		return err
+	}
 	if err := a.swap(next, id, offset); err != nil {
 		return a.loadFailed(next, err)
 	}
 	a.dropped.Store(false)
+	if err := a.heedStates(told.SlotStates); err != nil {
+		return err
+	}
 	s.log.Notice("the primary's data is in place", "keys", keys, "offset", s.wal.End())
 	s.dropReplicas("the data was replaced by the primary's")
 	return nil
 }
 
 // read reads the data, in whichever of its forms it comes.
-func (a *applier) read(br *bufio.Reader, into *engine.Replacement) error {
+func (a *applier) read(br *bufio.Reader, into *engine.Replacement) (told command.RDBLoaded, err error) {
 	first, err := br.Peek(len(rows.Magic))
 	if rows.Is(first) {
 		err := command.LoadRows(br, into)
@@ -59,13 +66,12 @@ func (a *applier) read(br *bufio.Reader, into *engine.Replacement) error {
 		if errors.As(err, &format) || errors.As(err, &row) || errors.As(err, &unknown) {
 			err = &replication.RowsError{Err: err}
 		}
-		return err
+		return told, err
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // bare, by io.Reader's contract
-		return err
+		return told, err
 	}
-	_, err = command.LoadRDB(br, into, command.RDBOptions{Settings: &a.s.settings})
-	return err
+	return command.LoadRDB(br, into, command.RDBOptions{Settings: &a.s.settings})
 }
 
 // swap makes next the data, as of offset of the primary's history.

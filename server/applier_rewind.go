@@ -62,6 +62,10 @@ func (a *applier) Rewind(offset int64) error {
 	if to != offset {
 		return fmt.Errorf("%w to offset %d: the tables here have everything up to %d", replication.ErrCannotRewind, offset, durable)
 	}
+	// What was discarded may have opened and closed slots; what is open the primary has logged again behind the fork.
+	if err := a.forgetSlots(); err != nil {
+		return err
+	}
 	s.log.Warning("writes that the primary never saw were discarded", "entries", gone, "bytes", end-offset, "from", offset, "to", end)
 	s.dropReplicas("the data went back to where it parts from the primary's")
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"cairn/engine"
 	"cairn/internal/resp"
+	"cairn/internal/spill"
 	"cairn/replication"
 	"cairn/server/command"
 	"cairn/server/pubsub"
@@ -34,11 +35,15 @@ type client struct {
 	waitEnd      int64     // the log offset that the gathered replies rest on
 	stamp        time.Time
 	asking       bool
-	turnedAway   bool // the command under way was answered by turnAway
-	readAny      bool // READONLY: a replica may answer for its primary's slots
-	closing      bool // close after the replies are sent
-	writeLimited bool // a deadline is set for writes
-	streaming    bool // what is written is part of a streamed reply
+	turnedAway   bool           // the command under way was answered by turnAway
+	readAny      bool           // READONLY: a replica may answer for its primary's slots
+	closing      bool           // close after the replies are sent
+	long         []*spill.Bytes // arguments of the command that arrives or runs, see longargs.go
+	longLost     error          // why one of them is not there
+	arrivedBytes int64          // about what came since the last reply
+	arrived      int64          // the log offset behind what RESTORE-ASKING brought last; 0: its reply has been sent
+	writeLimited bool           // a deadline is set for writes
+	streaming    bool           // what is written is part of a streamed reply
 	multi        multiState
 	access       []accessChange
 	after        func()             // what the last command left to do, see wait.go

@@ -204,32 +204,6 @@ func (s *Server) ClusterFailover(x *command.Ctx) error {
 	return s.clusterOK(x, cluster.CmdFailover{Mode: mode})
 }
 
-// ClusterSetSlot is CLUSTER SETSLOT.
-func (s *Server) ClusterSetSlot(x *command.Ctx) error {
-	if err := s.inCluster(); err != nil {
-		return err
-	}
-	sl, err := parseSlot(x.Args[2])
-	if err != nil {
-		return err
-	}
-	c := cluster.CmdSetSlot{Slot: sl}
-	switch {
-	case x.Is(3, "stable") && len(x.Args) == 4:
-		return s.clusterOK(x, c)
-	case x.Is(3, "migrating") && len(x.Args) == 5:
-		c.Action = cluster.SlotMigrating
-	case x.Is(3, "importing") && len(x.Args) == 5:
-		c.Action = cluster.SlotImporting
-	case x.Is(3, "node") && len(x.Args) == 5:
-		c.Action = cluster.SlotNode
-	default:
-		return command.Reply("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP")
-	}
-	c.ID = string(x.Args[4])
-	return s.clusterOK(x, c)
-}
-
 // Asking is ASKING.
 func (s *Server) Asking(x *command.Ctx) error {
 	return s.clusterFlag(x, func(c *client) { c.asking = true })

@@ -18,6 +18,8 @@ func (n *clusterNode) Route(v *cluster.View) {
 	before := n.s.store.Routing()
 	n.s.publishView(v)
 	n.revokeChannels(before, n.s.store.Routing())
+	n.s.keepRegained(n.s.store.Routing())
+	n.s.openChanged()
 	n.view = v
 }
 
@@ -50,7 +52,10 @@ func (n *clusterNode) Promote() {
 func (n *clusterNode) Pause(int64) { n.s.pauseWrites(pauseFailover, true) }
 
 // Resume ends Pause.
-func (n *clusterNode) Resume() { n.s.pauseWrites(pauseFailover, false) }
+func (n *clusterNode) Resume() {
+	n.s.pauseWrites(pauseFailover, false)
+	n.s.openChanged() // what could not be logged meanwhile
+}
 
 // DropSlots lets go of the keys of slots that another node has now.
 func (n *clusterNode) DropSlots(slots []uint16) { n.s.dropSlots(slots) }

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"cairn/cluster"
@@ -15,7 +17,8 @@ import (
 	"cairn/server/config"
 )
 
-// CLUSTER commands that tell something. They answer from a picture of the machine, taken for each.
+// CLUSTER commands that tell something. They answer from a picture of the machine, taken for each, unless what they tell
+// changes rarely.
 
 // addressFor is this node's address for a client: what it announces, what other nodes see it as, else the one that the
 // client came to. It is never empty.
@@ -87,6 +90,7 @@ func (s *Server) ClusterInfo(x *command.Ctx) error {
 	messageCounts(&w, "sent", v.Stats.Sent[:])
 	messageCounts(&w, "received", v.Stats.Received[:])
 	w.put("total_cluster_links_buffer_limit_exceeded", s.bus.OverLimit())
+	s.infoMigration(&w)
 	x.W.Verbatim("txt", w.Bytes())
 	return nil
 }
@@ -111,31 +115,36 @@ type ownedRange struct {
 
 // rangesInOrder lists the runs of all primaries by slot, which is the order of CLUSTER SLOTS.
 func rangesInOrder(v *cluster.View) (out []ownedRange) {
-	for sl, n := range v.Owner {
-		switch last := len(out) - 1; {
-		case n == cluster.NoNode:
-		case last >= 0 && out[last].node == n && int(out[last].Last) == sl-1:
-			out[last].Last = uint16(sl)
-		default:
-			out = append(out, ownedRange{slot.Range{First: uint16(sl), Last: uint16(sl)}, n})
+	for i := range v.Nodes {
+		for _, r := range v.Nodes[i].Slots {
+			out = append(out, ownedRange{r, uint16(i)})
 		}
 	}
+	slices.SortFunc(out, func(a, b ownedRange) int { return cmp.Compare(a.First, b.First) })
 	return out
 }
 
-// ClusterSlots is CLUSTER SLOTS.
+// ClusterSlots is CLUSTER SLOTS. Client libraries ask for it often, so it is told from a picture that is there already.
 func (s *Server) ClusterSlots(x *command.Ctx) error {
-	v, err := s.shown(x)
-	if err != nil {
+	if err := s.inCluster(); err != nil {
 		return err
+	}
+	v := s.bus.Known()
+	me := v.Nodes[v.Myself] // a copy, with an address in it
+	me.IP = s.addressFor(x, me.IP)
+	at := func(i uint16) *cluster.ViewNode {
+		if int(i) == v.Myself {
+			return &me
+		}
+		return &v.Nodes[i]
 	}
 	ranges := rangesInOrder(v)
 	x.W.Array(len(ranges))
 	for _, r := range ranges {
-		primary := &v.Nodes[r.node]
+		primary := at(r.node)
 		var replicas []*cluster.ViewNode
 		for _, i := range primary.Replicas {
-			if n := &v.Nodes[i]; n.Health == cluster.Online {
+			if n := at(i); n.Health == cluster.Online {
 				replicas = append(replicas, n)
 			}
 		}
@@ -280,7 +289,7 @@ func (s *Server) ClusterMyID(x *command.Ctx) error {
 	if err := s.inCluster(); err != nil {
 		return err
 	}
-	v := s.bus.View()
+	v := s.bus.Known()
 	x.W.BulkString(v.Nodes[v.Myself].ID)
 	return nil
 }
@@ -290,7 +299,7 @@ func (s *Server) ClusterMyShardID(x *command.Ctx) error {
 	if err := s.inCluster(); err != nil {
 		return err
 	}
-	v := s.bus.View()
+	v := s.bus.Known()
 	x.W.BulkString(v.Nodes[v.Myself].ShardID)
 	return nil
 }
@@ -353,61 +362,6 @@ func (s *Server) ClusterKeySlot(x *command.Ctx) error {
 		return err
 	}
 	x.W.Int(int64(slot.Of(x.Args[2])))
-	return nil
-}
-
-// ClusterCountKeysInSlot is CLUSTER COUNTKEYSINSLOT. Keys of slots that are not this node's count too.
-func (s *Server) ClusterCountKeysInSlot(x *command.Ctx) error {
-	if err := s.inCluster(); err != nil {
-		return err
-	}
-	n, ok := resp.ParseInt(x.Args[2])
-	if !ok {
-		return command.ErrNotInteger
-	}
-	if n < 0 || n >= slot.Count {
-		return command.Reply("ERR Invalid slot")
-	}
-	x.W.Int(s.store.SlotCounters(uint16(n)).Keys)
-	return nil
-}
-
-// ClusterGetKeysInSlot is CLUSTER GETKEYSINSLOT: expired keys that are not deleted yet too.
-func (s *Server) ClusterGetKeysInSlot(x *command.Ctx) error {
-	if err := s.inCluster(); err != nil {
-		return err
-	}
-	n, ok := resp.ParseInt(x.Args[2])
-	most, ok2 := resp.ParseInt(x.Args[3])
-	if !ok || !ok2 {
-		return command.ErrNotInteger
-	}
-	if n < 0 || n >= slot.Count || most < 0 {
-		return command.Reply("ERR Invalid slot or number of keys")
-	}
-	return s.inSlot(x, uint16(n), func() error { return writeKeys(x, uint16(n), most) })
-}
-
-func writeKeys(x *command.Ctx, sl uint16, most int64) error {
-	const page = 1000
-	var names resp.Writer
-	n := 0
-	for from, more := uint64(0), true; more && int64(n) < most; {
-		walk, err := x.Txn.Records(sl, from, int(min(most, page)))
-		if err != nil {
-			return err
-		}
-		for ; walk.Valid() && int64(n) < most; walk.Next() {
-			names.Bulk(walk.Key())
-			n++
-		}
-		from, more = walk.More()
-		if err := walk.Close(); err != nil {
-			return err
-		}
-	}
-	x.W.Array(n)
-	x.W.Buf = append(x.W.Buf, names.Buf...)
 	return nil
 }
 

@@ -86,11 +86,11 @@ func (s *Server) handOverTo(ctx context.Context, to cluster.Answer) (err error) 
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, in)
 	}()
-	return s.awaitReplica(ctx, gone)
+	return s.awaitSuccessor(ctx, gone)
 }
 
-// awaitReplica waits until this node is a replica. gone tells that the other one has ended.
-func (s *Server) awaitReplica(ctx context.Context, gone <-chan struct{}) error {
+// awaitSuccessor waits until this node is a replica. gone tells that the other one has ended.
+func (s *Server) awaitSuccessor(ctx context.Context, gone <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, manualFailover*time.Millisecond)
 	defer cancel()
 	look := time.NewTicker(handOverLook)

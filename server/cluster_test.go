@@ -26,6 +26,7 @@ func neutral(raw string) string {
 		{`replication-offset\r\n:\d+`, "<offset>"},
 		{`\$\d+\r\n(<id> <address>)`, "$1"},
 		{`cluster_stats_messages_\w+:\d+\r\n`, ""},
+		{`migration_\w+:[^\r]*\r\n`, ""},
 		{`\$\d+\r\ncluster_state`, "cluster_state"},
 		{`total_cluster_links_buffer_limit_exceeded:0\r\n`, ""},
 	} {

@@ -62,7 +62,9 @@ func (c *client) letGo() {
 func (c *client) rest() {
 	c.resting, c.armed = true, time.Time{}
 	c.framer.Trim()
-	c.w.Buf = nil
+	if len(c.w.Buf) == 0 {
+		c.w.Buf = nil
+	}
 	c.account()
 	if c.txn != nil && !c.txn.Open() {
 		c.s.txns.Put(c.txn)
@@ -142,7 +144,11 @@ func (c *client) runBuffered() bool {
 		if !ok {
 			break
 		}
+		c.longLost = c.framer.Lost()
 		c.s.dispatch(c, args)
+		if len(c.long) > 0 {
+			c.endLongArgs(args)
+		}
 		if c.killed.Load() || c.after != nil && !c.runAfter() {
 			return false
 		}
@@ -151,6 +157,9 @@ func (c *client) runBuffered() bool {
 				return false
 			}
 		}
+	}
+	if c.moreArrives() {
+		return true
 	}
 	return c.flush()
 }
@@ -179,6 +188,9 @@ func (c *client) flush() bool {
 			return false // nothing may be acknowledged any more
 		}
 		c.waitEnd = 0
+	}
+	if c.arrived > 0 && !c.awaitArrived() {
+		return false
 	}
 	if len(c.w.Buf) == 0 && c.ctx.Streams() == 0 {
 		c.push.release()
@@ -281,6 +293,7 @@ func (c *client) release() {
 	c.s.forgetSubscriptions(c)
 	c.push.close(c)
 	c.ctx.DropStreams(0)
+	c.endLongArgs(nil)
 	_ = c.conn.Close() // closed already when killed
 	c.s.memory.turn.end(c)
 	c.forget()

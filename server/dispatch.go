@@ -101,6 +101,9 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 	if c.multi.active && cmd.Is(command.NoMulti) {
 		return "ERR Command not allowed inside a transaction"
 	}
+	if c.multi.active && cmd.Is(command.OwnTxns) {
+		return "ERR " + strings.ToUpper(cmd.FullName()) + " is not allowed in a transaction: it would hold the keys of all others until another node has answered"
+	}
 	if (c.txn == nil || s.loading.Load()) && (!cmd.Is(command.Loading) || opensTransaction(cmd)) {
 		return textLoading
 	}
@@ -113,9 +116,12 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 	if text := s.refuseAsReplica(c, cmd); text != "" {
 		return text
 	}
+	if c.longLost != nil {
+		return textLost(c.longLost)
+	}
 	if cmd.Is(command.DenyOOM) && !s.loading.Load() {
 		if err := s.store.Gate(); err != nil {
-			return "MISCONF " + err.Error() + ": writes are refused until space is free again; deletions go on. See disk-reserve"
+			return textGate(err)
 		}
 	}
 	return ""
@@ -183,8 +189,11 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 	st.Calls.Add(1)
 	took := c.stamp.Sub(began)
 	st.Usec.Add(took.Microseconds())
-	if c.ctx.Failed != errs {
+	switch {
+	case c.ctx.Failed != errs:
 		st.Failed.Add(1)
+	case cmd.Is(command.Asking) && !c.multi.active: // queued ones are executed later
+		s.moves.arrived(args)
 	}
 	s.stats.commands.Add(1)
 	if x := &c.ctx; x.Hits|x.Misses != 0 {
@@ -205,7 +214,7 @@ func (s *Server) turnAway(c *client, text string) {
 
 // execute finds the slots, locks them, asks the route and runs the handler, again if the route changed.
 func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
-	if cmd.Is(command.NoKeysTxn) || !cmd.Is(command.AllSlots) && len(cmd.Keys) == 0 {
+	if cmd.Is(command.NoKeysTxn) || cmd.Is(command.OwnTxns) || !cmd.Is(command.AllSlots) && len(cmd.Keys) == 0 {
 		s.pause.wait(c, cmd.Is(command.Write) || cmd.Is(command.MayReplicate))
 		s.handle(c, cmd, args)
 		return
@@ -270,6 +279,10 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 		c.txn.End()
 		return !s.awaitWrites(c)
 	}
+	if over := s.leaving.holds(cmd, args, write); over != nil {
+		c.txn.End()
+		return !s.awaitLeft(c, over)
+	}
 	text := s.redirect(c, r, cmd, args, c.slots)
 	if text == "" {
 		text = s.refuseLocked(r, write)
@@ -299,6 +312,7 @@ func (s *Server) attempt(c *client, cmd *command.Command, args [][]byte, write b
 		return false
 	}
 	c.waitFor(end)
+	c.noteArrival(r, cmd, args, end)
 	if write {
 		c.wrote(end)
 		c.ctx.Expired = c.ctx.Expired[:0] // the commit deleted them

@@ -41,6 +41,7 @@ func infoSections() []infoSection {
 		{"errorstats", "Errorstats", true, (*Server).infoErrorStats},
 		{"latencystats", "Latencystats", false, (*Server).infoLatencyStats},
 		{"cluster", "Cluster", true, (*Server).infoCluster},
+		{"migration", "Migration", true, (*Server).infoMigration},
 		{"keyspace", "Keyspace", true, (*Server).infoKeyspace},
 		{"cairn", "Cairn", true, (*Server).infoCairn},
 	}
@@ -115,6 +116,9 @@ func (s *Server) info(asked [][]byte) []byte {
 	all := want["all"] || want["everything"]
 	var w infoWriter
 	for _, sec := range infoSections() {
+		if sec.name == "migration" && !s.ClusterEnabled() {
+			continue // a heading with nothing below
+		}
 		if !all && !want[sec.name] && (!sec.shown || !want["default"]) {
 			continue
 		}
@@ -277,8 +281,12 @@ func (s *Server) infoKeyspace(w *infoWriter) {
 		return
 	}
 	if keys := s.store.Keys(); keys > 0 {
-		// How many of them have a deadline is not counted.
-		w.put("db0", fmt.Sprintf("keys=%d,expires=0,avg_ttl=0", keys))
+		expires, mean := s.store.Deadlines()
+		ttl := int64(0)
+		if expires > 0 {
+			ttl = max(0, mean-s.clock())
+		}
+		w.put("db0", fmt.Sprintf("keys=%d,expires=%d,avg_ttl=%d", keys, expires, ttl))
 	}
 }
 

@@ -174,6 +174,7 @@ func (s *Server) welcome(conn net.Conn) {
 	}
 	s.stats.connections.Add(1)
 	c.framer = resp.NewFramer(resp.Limits{})
+	c.framer.KeepElsewhere(longArgFrom, c.keepLongArg)
 	c.w.Proto = 2
 	c.proto.Store(2)
 	c.queued.Store(-1)
@@ -234,6 +235,7 @@ func (c *client) setLimits() {
 	v := &c.s.cfg.V
 	c.framer.SetLimits(resp.Limits{
 		MaxBulk:         v.ProtoMaxBulkLen.Load(),
+		KeptOver:        longArgOver,
 		MaxQuery:        v.ClientQueryBuffer.Load(),
 		Unauthenticated: !c.authed.Load(),
 	})

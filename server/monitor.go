@@ -89,6 +89,10 @@ func (s *Server) feedMonitors(c *client, cmd *command.Command, args [][]byte) {
 		if secret(i) {
 			a = []byte("(redacted)")
 		}
+		if len(a) > longArgFrom { // nobody reads it, and it may be longer than all memory there is
+			line = appendQuoted(line, fmt.Appendf(nil, "%s... (%d more bytes)", a[:slowArgBytes], len(a)-slowArgBytes))
+			continue
+		}
 		line = appendQuoted(line, a)
 	}
 	s.admin.monitors.send(append(line, '\r', '\n'))

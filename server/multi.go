@@ -211,6 +211,10 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 		c.txn.End()
 		return !s.awaitWrites(c)
 	}
+	if over := s.leaving.holdsQueued(c.multi.queue); over != nil {
+		c.txn.End()
+		return !s.awaitLeft(c, over)
+	}
 	text := s.redirectExec(c, r)
 	if text == "" {
 		if text = s.refuseLocked(r, p.write); text != "" {
@@ -249,6 +253,9 @@ func (s *Server) attemptExec(c *client, x *command.Ctx, p execPlan) bool {
 		return false
 	}
 	c.waitFor(end)
+	for _, q := range c.multi.queue {
+		c.noteArrival(r, q.cmd, q.args, end)
+	}
 	if p.write {
 		c.wrote(end)
 		c.ctx.Expired = c.ctx.Expired[:0] // the commit deleted them

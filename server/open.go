@@ -25,6 +25,9 @@ func (s *Server) open() error {
 		return err
 	}
 	base := s.dataDir()
+	if err := s.openLongArgs(base); err != nil {
+		return err
+	}
 	s.findRecoverySize(base)
 	debug.SetMemoryLimit(engine.GoMemoryLimit(s.cfg.V.MemoryBudget.Load()))
 	eo, wo := s.storeOptions(base)
@@ -52,6 +55,7 @@ func (s *Server) open() error {
 		return errors.Join(err, store.Abandon(), s.wal.Close())
 	}
 	store.SetEffects(s)
+	s.recallSlots()
 	routing := &engine.Routing{}
 	if s.bus != nil {
 		routing = routingOf(s.bus.View())
@@ -93,6 +97,7 @@ func (s *Server) storeOptions(base string) (eo engine.Options, wo wal.Options) {
 		PinLimit:  s.pinLimit(),
 		Logf:      s.log.Event,
 		OnFailure: s.fail,
+		Passed:    s.passedLongArg,
 
 		BufferLimit: min(32<<20, max(1<<20, budget/32)),
 	}

@@ -79,6 +79,7 @@ func (src snapshotSource) Snapshot() (replication.Snapshot, error) {
 	if err != nil {
 		return nil, errors.Join(err, sn.Close())
 	}
+	src.s.logOpenAgain()
 	return &snapshot{sn, h, command.RDBInfo{
 		RedisVersion: redisVersion, CreatedSec: time.Now().Unix(), UsedMemory: src.s.memoryUse().used, ReplID: string(h.ID[:]),
 	}, src.s.rowsCodec()}, nil
@@ -175,7 +176,10 @@ func replConf(x *command.Ctx, i int, h *replication.Hello) error {
 	case x.Is(i, "rdb-filter-only"):
 		return filterRDB(string(value), h)
 	case x.Is(i, "version"):
-		// What a Valkey replica tells of itself; nothing depends on it.
+		// What a Valkey replica tells of itself.
+		major, _, _ := bytes.Cut(value, []byte("."))
+		n, ok := resp.ParseInt(major)
+		h.Slots = ok && n >= 8
 	default:
 		return command.Reply(fmt.Sprintf("ERR Unrecognized REPLCONF option: %.128s", untilNUL(x.Args[i])))
 	}

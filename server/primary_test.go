@@ -63,18 +63,21 @@ CLIENT LIST TYPE replica`)
 	}
 }
 
-// handReplica is a replica made by hand, attached by a partial resync.
+// handReplica is a replica made by hand, attached by a partial resync. more is what it says of itself beside the usual.
 type handReplica struct {
 	*testkit.Conn
 	t  *testing.T
 	rd *bufio.Reader
 }
 
-func (n *testNode) attach(t *testing.T, port string) *handReplica {
+func (n *testNode) attach(t *testing.T, port string, more ...string) *handReplica {
 	t.Helper()
 	c := n.dial(t)
 	for _, words := range [][]string{{"PING"}, {"REPLCONF", "listening-port", port}, {"REPLCONF", "capa", "eof", "capa", "psync2"}} {
 		c.Do(words...)
+	}
+	if len(more) > 0 {
+		c.Do(append([]string{"REPLCONF"}, more...)...)
 	}
 	fields := n.replicationInfo(t)
 	offset, err := strconv.Atoi(fields["master_repl_offset"])

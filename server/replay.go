@@ -42,6 +42,9 @@ func replay(s *Server, store *engine.Store, log *wal.Log, offset int64) (entries
 			reigns = reigns[1:]
 		}
 		store.Replaying(in.offset)
+		if !s.opened.Load() { // the node starts
+			s.openSlots.recall(e.commands)
+		}
 		if err := x.execute(e.commands, nil); err != nil {
 			return entries, fmt.Errorf("execute the log: entry that ends at offset %d: %w", in.offset, err)
 		}

@@ -29,12 +29,23 @@ func (s *Server) redirectArgs(c *client, r *engine.Routing, cmd *command.Command
 		return ""
 	}
 	slots = command.SortSlots(slots)
-	if len(slots) != 1 || !moving(r, slots[0]) {
+	if len(slots) != 1 || !s.moving(c, r, cmd, slots[0]) || cmd.Is(command.OwnTxns) {
 		return s.redirect(c, r, cmd, args, slots)
 	}
-	c.txn.Begin(slots, false, s.clock())
-	defer c.txn.End()
-	return s.redirect(c, c.txn.Routing(), cmd, args, slots)
+	for {
+		c.txn.Begin(slots, false, s.clock())
+		// A key that is gone, and may come back, must not be told to be elsewhere.
+		if over := s.leaving.holds(cmd, args, false); over != nil {
+			c.txn.End()
+			if s.awaitLeft(c, over) {
+				continue
+			}
+			return ""
+		}
+		text := s.redirect(c, c.txn.Routing(), cmd, args, slots)
+		c.txn.End()
+		return text
+	}
 }
 
 // redirect says where the keys in slots are served, "" when it is here. A slot that is on its way must be locked in c.txn.
@@ -55,7 +66,10 @@ func (s *Server) redirect(c *client, r *engine.Routing, cmd *command.Command, ar
 	if text := s.refuseDown(r, cmd); text != "" {
 		return text
 	}
-	if moving(r, first) && !ofChannels(cmd) {
+	if s.moving(c, r, cmd, first) && !ofChannels(cmd) {
+		if cmd.Is(command.OwnTxns) {
+			return "" // MIGRATE takes keys out of a slot, wherever that is on its way to or from
+		}
 		var keys keyCount
 		if err := keys.add(c, cmd, args); err != nil {
 			return "IOERR " + err.Error()
@@ -128,7 +142,7 @@ func (s *Server) redirectQueued(c *client, r *engine.Routing) string {
 			return textCrossSlot
 		}
 		slot = int(c.slots[0])
-		if len(c.slots) > 1 || !moving(r, c.slots[0]) || ofChannels(q.cmd) {
+		if len(c.slots) > 1 || !s.moving(c, r, q.cmd, c.slots[0]) || ofChannels(q.cmd) {
 			if text := s.redirect(c, r, q.cmd, q.args, c.slots); text != "" {
 				return text
 			}

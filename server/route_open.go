@@ -15,10 +15,14 @@ import (
 
 const textTryAgain = "TRYAGAIN Multiple keys request during rehashing of slot"
 
-// moving says whether a slot is on its way, in either direction.
-func moving(r *engine.Routing, sl uint16) bool {
-	return !r.Replica && (r.Slots[sl]&(engine.SlotOwned|engine.SlotMigrating) == engine.SlotOwned|engine.SlotMigrating ||
-		r.Slots[sl]&(engine.SlotOwned|engine.SlotImporting) == engine.SlotImporting)
+// moving says whether a slot is on its way, in either direction. To a replica, which knows what is on its way to and from
+// its primary, that matters only for what it serves itself.
+func (s *Server) moving(c *client, r *engine.Routing, cmd *command.Command, sl uint16) bool {
+	if r.Replica && !s.readsHere(c, cmd) {
+		return false
+	}
+	return r.Slots[sl]&(engine.SlotOwned|engine.SlotMigrating) == engine.SlotOwned|engine.SlotMigrating ||
+		r.Slots[sl]&(engine.SlotOwned|engine.SlotImporting) == engine.SlotImporting
 }
 
 // keyCount counts the keys of a command, or of a transaction, by whether they are here.

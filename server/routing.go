@@ -79,6 +79,11 @@ func routingOf(v *cluster.View) *engine.Routing {
 	for sl := range v.Importing {
 		r.Slots[sl] |= engine.SlotImporting
 	}
+	for sl := range r.Slots {
+		if v.Unfinished.Has(uint16(sl)) {
+			r.Slots[sl] |= engine.SlotUnfinished
+		}
+	}
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"cairn/cluster/bus"
 	"cairn/engine"
 	"cairn/internal/datadir"
+	"cairn/internal/spill"
 	"cairn/replication"
 	"cairn/server/command"
 	"cairn/server/config"
@@ -48,10 +49,17 @@ type Server struct {
 	role      roleState
 	failover  failover
 	drops     slotDrops
+	hints     slotHints
+	moves     moveStats
+	openSlots openSlots
+	leaving   leavingKeys
+	peers     peerPool
+	gone      chan goneKeys
 	routes    routeChange
 	admin     adminState
 	files     fileShares
-	dataLock  *datadir.Lock // held from open to close; nil in tests without a folder
+	longArgs  atomic.Pointer[spill.Folder] // nil until the data folder is ours, and in tests without one
+	dataLock  *datadir.Lock                // held from open to close; nil in tests without a folder
 
 	// accessClock is what the store was last told of the time, Unix seconds: what idle times count from.
 	accessClock atomic.Int64
@@ -75,7 +83,10 @@ func New(cfg *config.Config, log *Logger) *Server {
 		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1), clock: unixMilli,
 	}
 	s.settings.DefaultSettings()
+	s.openSlots.again = true // what the log says is not known yet
 	s.watches.init()
+	s.peers.count = &s.moves.cachedSockets
+	s.gone = make(chan goneKeys, goneMost)
 	s.clients.init()
 	s.pause.init()
 	s.admin.init()
@@ -103,10 +114,13 @@ func (s *Server) Start() error {
 	s.primary = s.newPrimary()
 	s.loading.Store(false)
 	s.startRole()
+	s.resumeDrops()
 	if err := s.startCluster(); err != nil {
 		return errors.Join(err, s.Stop())
 	}
+	s.takeFoundSlots()
 	s.startTask(s.expireLoop)
+	s.startTask(s.keepMoves)
 	s.startTask(s.clockLoop)
 	s.startTask(s.runPrimary)
 	s.startTask(s.relieveLoop)

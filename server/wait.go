@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"time"
 
 	"cairn/internal/resp"
@@ -185,6 +186,37 @@ func (c *client) await(limit time.Duration, done func() bool) (text string) {
 		case <-c.s.stop:
 			c.closing = true
 			return ""
+		}
+	}
+}
+
+// awaitReplica waits until a replica has executed the log up to end, for at most limit, or until gone says that nobody
+// cares any more. true: one has, or there is none online. Everything up to end is in the log already.
+func (s *Server) awaitReplica(end int64, limit time.Duration, gone func() bool) bool {
+	done := func() bool { return s.primary.Acked(end) > 0 || s.primary.Acked(math.MinInt64) == 0 }
+	if done() {
+		return true
+	}
+	s.primary.AskAcks(end)
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	look := time.NewTicker(goneEvery)
+	defer look.Stop()
+	for {
+		moved := s.primary.Changed()
+		if done() {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-late.C:
+			return false
+		case <-look.C:
+			if gone != nil && gone() {
+				return false
+			}
+		case <-s.stop:
+			return false
 		}
 	}
 }
