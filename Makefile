@@ -6,10 +6,11 @@ FUZZTIME ?= 15s
 PORT     ?= 6379
 ARGS     ?=
 ROUNDS   ?= 10
-BAR      ?= restart latency diskfull ttl idle bench failover return manual lag fullsync alive
+CLIENTS  ?= $(or $(TMPDIR),/tmp)/cairn-clients
+BAR      ?= restart latency diskfull ttl idle bench failover return manual lag fullsync alive move reshard larger
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long partitions sim sim-long mixed-long suites suites-cluster bench check clean
+.PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long partitions reshard reshard-crash reshard-failover clients sim sim-long mixed-long suites suites-cluster bench check clean
 
 help:        ## list the targets
 	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 16
@@ -26,6 +27,7 @@ up: build    ## a cluster of six nodes on ports 7000 to 7005, with its files in 
 	@bin/cairn up $(ARGS)
 
 down:        ## stop that cluster; ARGS=--wipe removes its data, too
+	@test -x bin/cairn || $(MAKE) build
 	@bin/cairn down $(ARGS)
 
 test:        ## all tests, invariants on, at most 6 minutes on 2 cores
@@ -55,17 +57,31 @@ bars: build  ## the promised figures on this machine; BAR=latency for one of the
 crash-long: build ## 200 times kill -9 and restart, nothing acknowledged may be lost; ARGS="--rounds 1000"
 	$(GO) run ./tools/crash kill --want-log-mb 300 $(ARGS)
 
-sim:         ## clusters in virtual time, two thousand runs with faults; ARGS="-sim.seed=7 -sim.seeds=1 -sim.trace"
-	$(GO) test ./cluster -timeout 60m -v -run 'TestSim$$' -sim.seeds=2000 -sim.seed=10000 $(ARGS)
+sim:         ## clusters in virtual time, two thousand runs with faults, and as many of stale news; ARGS="-sim.seed=7 -sim.seeds=1 -sim.trace"
+	$(GO) test ./cluster -timeout 60m -v -run 'TestSim($$|Stale$$|TwoClusters$$)' -sim.seeds=2000 -sim.seed=10000 $(ARGS)
 
-sim-long:    ## a cluster of a thousand nodes in virtual time, which takes long; ARGS="-sim.long.nodes=300"
+sim-long:    ## a cluster of a thousand nodes in virtual time: half an hour, 10 GiB; ARGS="-sim.long.nodes=300"
 	$(GO) test ./cluster -timeout 120m -v -run 'TestSimLong$$' -sim.long $(ARGS)
 
 mixed-long:  ## ten rounds of failovers in a cluster of cairn and redis-server; ROUNDS=10
 	$(GO) test -count=1 -timeout 30m ./cmd/cairn -run '^TestMixedCluster$$' -mixed.rounds $(ROUNDS)
 
-partitions: build ## cuts between real nodes: minorities close, epochs never fall, tables agree; ARGS="--rounds 5"
+partitions: build ## cuts between real nodes: minorities close, epochs never fall, tables agree; ARGS="--rounds 5", as root ARGS=--netns
 	$(GO) run ./tools/chaos partitions $(ARGS)
+
+reshard: build ## slots go back and forth under a go-redis client that sees nothing of it; ARGS="--rounds 5"
+	$(GO) run ./tools/chaos reshard back --slots 2000 --keys 8000 $(ARGS)
+
+reshard-crash: build ## SIGKILL of source, target, tool and both, at 25 moments each, and one fix makes all whole
+	$(GO) run ./tools/chaos reshard kill --rounds 25 $(ARGS)
+
+reshard-failover: build ## failovers in the middle of a move, and pings that come after the new owner's claim
+	$(GO) run ./tools/chaos reshard failover --rounds 10 $(ARGS)
+	$(GO) run ./tools/chaos reshard news --rounds 50 $(ARGS)
+
+clients: build ## go-redis, redis-py and ioredis while slots move and nodes fail over, beside redis-server; needs python3-redis and npm
+	npm install --no-audit --no-fund --prefix $(CLIENTS) ioredis@5
+	NODE_PATH=$(CLIENTS)/node_modules $(GO) run ./tools/chaos reshard clients --slots 2000 --keys 2000 $(ARGS)
 
 suites: build ## Redis's own test suites; REDIS_TREE=folder of a Redis source tree
 	@test -d "$(REDIS_TREE)/tests" || { echo "REDIS_TREE=\"$(REDIS_TREE)\" holds no folder tests: name a Redis source tree"; exit 2; }

@@ -136,6 +136,14 @@ func TestUpDown(t *testing.T) {
 			t.Fatalf("GET k%d after down and up: %v", i, got)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantRun(t, 0, dir+" stays, since there is more in it than the cluster: notes\n", "down", "--dir", dir, "--wipe")
+	wantRun(t, 0, "6 of 6 nodes", "up", "--dir", dir, "--port", port, "--memory-budget", "64mb")
+	if err := os.Remove(filepath.Join(dir, "notes")); err != nil {
+		t.Fatal(err)
+	}
 	wantRun(t, 0, dir+" is gone", "down", "--dir", dir, "--wipe")
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the folder is still there")
@@ -154,7 +162,7 @@ func TestUpRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantRun(t, 1, fmt.Sprintf("port %d is in use, and nothing was started", first+10001), args...)
+	wantRun(t, 1, fmt.Sprintf("nothing was started:\n  port %d in use by pid %d", first+10001, os.Getpid()), args...)
 	l.Close()
 	if _, err := os.Stat(filepath.Join(dir, strconv.Itoa(first))); err == nil {
 		t.Error("there is a folder of a node")
@@ -209,6 +217,7 @@ func TestDownNames(t *testing.T) {
 	if err := syscall.Kill(pids[first], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	wantRun(t, 1, fmt.Sprintf("it runs (pid %d), but has answered nothing for 10s", pids[first]), "up", "--dir", dir)
 	wantRun(t, 1, fmt.Sprintf("still running after 4s: node %d (pid %d). kill -9", first, pids[first]), "down", "--dir", dir, "--timeout", "4s")
 	if left := pidsOf(t, dir, first, nodes); len(left) != 1 || left[first] != pids[first] {
 		t.Errorf("left running: %v, want %d alone", left, first)
@@ -217,6 +226,33 @@ func TestDownNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, startLimit, func() bool { return len(pidsOf(t, dir, first, nodes)) == 0 }, "the end of the node")
+}
+
+// TestRemovedFolder: nodes whose folder was removed under them are named, with what ends them.
+func TestRemovedFolder(t *testing.T) {
+	t.Parallel()
+	const nodes = 2
+	first := freePorts(t, nodes)
+	dir := clusterDir(t, first, nodes)
+	up := []string{"up", "--dir", dir, "--port", strconv.Itoa(first), "--primaries", "2", "--replicas", "0", "--memory-budget", "64mb"}
+	wantRun(t, 0, "2 of 2 nodes", up...)
+	pids := pidsOf(t, dir, first, nodes)
+	end := func() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone already, if all is well
+		}
+	}
+	t.Cleanup(end)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	removed := filepath.Join(dir, strconv.Itoa(first))
+	wantRun(t, 1, fmt.Sprintf("ports %d, %d in use by pid %d, the node in %s, which was removed while it ran", first, first+10000, pids[first], removed), up...)
+	kill := fmt.Sprintf("kill %d %d", min(pids[first], pids[first+1]), max(pids[first], pids[first+1]))
+	wantRun(t, 1, "2 nodes of it still run, and nobody but you can stop them: "+kill, "down", "--dir", dir)
+	end()
+	testkit.Eventually(t, startLimit, func() bool { return canListen(first) && canListen(first+1) }, "the end of the nodes")
+	wantRun(t, 1, "there is no cluster in "+dir+": ", "down", "--dir", dir)
 }
 
 // TestCreateCluster does what Redis's own script for local clusters does: six daemons in one folder, told apart by their

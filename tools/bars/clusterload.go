@@ -237,17 +237,22 @@ type clusterLoad struct {
 
 // startLoad starts a writer of each kind in each shard. name sets its keys apart from those of others.
 func startLoad(c *node.Cluster, name string, v values) *clusterLoad {
-	l := &clusterLoad{stop: make(chan struct{})}
+	var writers []*clusterWriter
 	for k := range shards {
 		for i := range 2 {
 			tag := tagIn(c.Slots(k), name+"-", k*2+i)
-			l.writers = append(l.writers, &clusterWriter{
+			writers = append(writers, &clusterWriter{
 				shard: k, tag: tag, head: "{" + tag + "}:", wait: i == 0, values: v,
 				router: node.NewRouter(c.Addrs(), 20*time.Second),
 			})
 		}
 	}
-	l.faults = make(chan error, len(l.writers))
+	return beginLoad(writers)
+}
+
+// beginLoad lets writers work.
+func beginLoad(writers []*clusterWriter) *clusterLoad {
+	l := &clusterLoad{writers: writers, stop: make(chan struct{}), faults: make(chan error, len(writers))}
 	for _, w := range l.writers {
 		l.all.Go(func() { // ends when stop is closed
 			if err := w.run(l.stop); err != nil {

@@ -106,7 +106,7 @@ func (r *failoverRun) kill(l *lab, n int, v values) error {
 	if err != nil {
 		return err
 	}
-	fulls, err := comeBack(r.cluster, shard, victim)
+	fulls, err := comeBack(r.cluster, shard, victim, func() error { return nil })
 	r.fulls += fulls
 	if err != nil {
 		return err
@@ -118,9 +118,9 @@ func (r *failoverRun) kill(l *lab, n int, v values) error {
 	return err
 }
 
-// comeBack starts a killed primary again, waits until all is well, and wants the data of the shard equal. It returns how many
-// full syncs that took.
-func comeBack(c *node.Cluster, shard int, m *node.Member) (fulls int64, err error) {
+// comeBack starts a killed primary again, does something meanwhile, waits until all is well, and wants the data of the shard
+// equal. It returns how many full syncs that took.
+func comeBack(c *node.Cluster, shard int, m *node.Member, meanwhile func() error) (fulls int64, err error) {
 	successor, _, err := c.Primary(shard)
 	if err != nil {
 		return 0, err
@@ -130,6 +130,9 @@ func comeBack(c *node.Cluster, shard int, m *node.Member) (fulls int64, err erro
 		return 0, err
 	}
 	if err := c.Restart(m, clusterLimit); err != nil {
+		return 0, err
+	}
+	if err := meanwhile(); err != nil {
 		return 0, err
 	}
 	if err := c.AwaitSteady(clusterLimit); err != nil {

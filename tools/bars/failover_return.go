@@ -92,49 +92,32 @@ func returnOnce(l *lab, c *node.Cluster, n int, idle bool, v values) (fulls int6
 	if err != nil {
 		return 0, err
 	}
-	successor, _, err := c.Primary(shard)
-	if err != nil {
-		return 0, err
-	}
-	before, err := successor.Count("stats", "sync_full")
-	if err != nil {
-		return 0, err
-	}
-	if err := c.Restart(victim, clusterLimit); err != nil {
-		return 0, err
-	}
-	if !idle { // it comes back into the load
-		err := c.Await(clusterLimit, func() error {
-			link, err := victim.Info("replication", "master_link_status")
-			if err == nil && link != "up" {
-				err = fmt.Errorf("%s: master_link_status is %q; its output:\n%s", victim.Name, link, victim.Output(2<<10))
-			}
-			return err
-		})
-		if err := errors.Join(err, l.pause(failoverWarm/2), load.end()); err != nil {
-			return 0, err
+	fulls, err = comeBack(c, shard, victim, func() error {
+		if idle {
+			return nil
 		}
-	}
-	return returned(c, load, shard, victim, successor, before)
-}
-
-// returned looks at what came of it.
-func returned(c *node.Cluster, load *clusterLoad, shard int, victim, successor *node.Member, before int64) (int64, error) {
-	if err := c.AwaitSteady(clusterLimit); err != nil {
-		return 0, fmt.Errorf("%w; %s says:\n%s", err, victim.Name, victim.Output(2<<10))
+		return intoLoad(l, c, load, victim) // nobody writes when the data is compared
+	})
+	if err != nil {
+		return 0, err
 	}
 	lost, err := load.verify(victim.Addr)
 	if err == nil && lost.lostSafe > 0 {
 		err = fmt.Errorf("lost: %v", lost)
 	}
-	if err != nil {
-		return 0, err
-	}
-	after, err := successor.Count("stats", "sync_full")
-	if err != nil {
-		return 0, err
-	}
-	return after - before, digests(c, shard)
+	return fulls, err
+}
+
+// intoLoad lets the writers go on until a node has been back among them for a moment.
+func intoLoad(l *lab, c *node.Cluster, load *clusterLoad, m *node.Member) error {
+	err := c.Await(clusterLimit, func() error {
+		link, err := m.Info("replication", "master_link_status")
+		if err == nil && link != "up" {
+			err = fmt.Errorf("%s: master_link_status is %q; its output:\n%s", m.Name, link, m.Output(2<<10))
+		}
+		return err
+	})
+	return errors.Join(err, l.pause(failoverWarm/2), load.end())
 }
 
 // settled asks with WAIT, on the connections of the shard's writers, until a replica has all that they wrote.

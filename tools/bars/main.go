@@ -47,6 +47,9 @@ func subcommands() []subcommand {
 		{"manual", "write gap of CLUSTER FAILOVER and of SIGTERM", manualHelp, prepareManual},
 		{"lag", "how replicas and primaries that were away continue", lagHelp, prepareLag},
 		{"fullsync", "a full sync to a slow replica, and one that is killed", fullsyncHelp, prepareFullsync},
+		{"move", "what others notice, and what memory it takes, when something huge moves to another node", moveHelp, prepareMove},
+		{"reshard", "how fast slots move, beside redis-server", moveSpeedHelp, prepareMoveSpeed},
+		{"larger", "a cluster larger than its memory: moves, failover, full sync", largerHelp, prepareLarger},
 		{"alive", "whether a cluster takes a busy node for a dead one", aliveHelp, prepareAlive},
 	}
 }

@@ -47,7 +47,7 @@ func TestFallingEpoch(t *testing.T) {
 			_, _ = io.WriteString(c, "$"+strconv.Itoa(len(text))+"\r\n"+text+"\r\n")
 		}
 	}()
-	if err := <-watchEpochs([]string{l.Addr().String()}).done; err == nil || !strings.Contains(err.Error(), "fell from 9 to 8") {
+	if err := <-watchEpochs([]seat{{addr: l.Addr().String()}}).done; err == nil || !strings.Contains(err.Error(), "fell from 9 to 8") {
 		t.Errorf("%v", err)
 	}
 }
@@ -100,7 +100,9 @@ func TestNetwork(t *testing.T) {
 	}
 	send(a, "there")
 	want(b, "there")
-	w.block(0, 1, true)
+	if err := w.block([]way{{0, 1}}, true); err != nil {
+		t.Fatal(err)
+	}
 	send(a, "held")
 	send(b, "back")
 	want(a, "back")
@@ -110,9 +112,13 @@ func TestNetwork(t *testing.T) {
 	if n, err := b.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("what is blocked arrives")
 	}
-	w.heal()
+	if err := w.block(allWays(2), false); err != nil {
+		t.Fatal(err)
+	}
 	want(b, "held")
-	w.reset(1)
+	if err := w.jolt(1); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,17 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"cairn/tools/node"
 )
 
-// network stands between nodes. Each node is known to the others by two ports of it: that of clients, which carries
+// network stands between nodes, as proxies in this process, which needs no rights. Each node is known to the others by two ports of it: that of clients, which carries
 // replication, and that of the bus. Who connects is told by the address that it comes from, so each node has one of its own.
 //
 // What is blocked from one node to another is held, not dropped, and connections stay: as with TCP when the packets of one
@@ -18,6 +21,7 @@ type network struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	blocked [][]bool // from, to
+	lagging bool
 	pipes   []*pipe
 	doors   []net.Listener
 	tasks   sync.WaitGroup
@@ -37,6 +41,25 @@ func newNetwork(nodes int) *network {
 		w.blocked[i] = make([]bool, nodes)
 	}
 	return w
+}
+
+// place is this machine for all nodes: their ports tell them apart.
+func (w *network) place(int) node.Place { return node.Place{} }
+
+// directives make a node one that the others know by ports of this network.
+func (w *network) directives(i, port int) ([]string, error) {
+	clients, err := w.open(i, port)
+	if err != nil {
+		return nil, err
+	}
+	bus, err := w.open(i, port+10000)
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"--bind-source-addr", source(i), "--cluster-announce-ip", "127.0.0.1",
+		"--cluster-announce-port", strconv.Itoa(clients), "--cluster-announce-bus-port", strconv.Itoa(bus),
+	}, nil
 }
 
 // source is the address that a node's connections come from.
@@ -110,6 +133,7 @@ func (w *network) pump(p *pipe, in, out net.Conn, from, to int) {
 	for {
 		n, err := in.Read(buf)
 		if n > 0 && w.pass(p, from, to) {
+			w.delay()
 			if _, err := out.Write(buf[:n]); err != nil {
 				return
 			}
@@ -148,35 +172,52 @@ func (w *network) cut(p *pipe) {
 	w.changed.Broadcast()
 }
 
-// block holds what goes from one node to another; on false it goes on.
-func (w *network) block(from, to int, on bool) {
+// block holds what goes along the ways; on false it goes on.
+func (w *network) block(ways []way, on bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.blocked[from][to] = on
+	for _, x := range ways {
+		w.blocked[x.from][x.to] = on
+	}
 	w.changed.Broadcast()
+	return nil
 }
 
-// part blocks both directions between two groups.
-func (w *network) part(left, right []int) {
-	for _, i := range left {
-		for _, j := range right {
-			w.block(i, j, true)
-			w.block(j, i, true)
-		}
+// lostFor is how long a connection stands still when one of its packets is lost: until TCP sends it again.
+const lostFor = 200 * time.Millisecond
+
+// slow makes all connections so.
+func (w *network) slow() (how string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lagging = true
+	return fmt.Sprintf("%v more each way, and %v for %d%% of the pieces", slowDelay, lostFor, slowLoss), nil
+}
+
+func (w *network) fast() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lagging = false
+	return nil
+}
+
+// delay is what slow costs one piece of a stream.
+func (w *network) delay() {
+	w.mu.Lock()
+	lagging := w.lagging
+	w.mu.Unlock()
+	if !lagging {
+		return
 	}
-}
-
-// heal ends all blocks.
-func (w *network) heal() {
-	for i := range w.blocked {
-		for j := range w.blocked {
-			w.block(i, j, false)
-		}
+	d := slowDelay
+	if rand.IntN(100) < slowLoss {
+		d += lostFor
 	}
+	time.Sleep(d)
 }
 
-// reset breaks the connections of a node, in both directions.
-func (w *network) reset(node int) {
+// jolt breaks the connections of a node, in both directions.
+func (w *network) jolt(node int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.pipes {
@@ -184,6 +225,7 @@ func (w *network) reset(node int) {
 			w.cut(p)
 		}
 	}
+	return nil
 }
 
 func (w *network) close() {

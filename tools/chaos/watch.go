@@ -13,6 +13,14 @@ import (
 	"cairn/tools/node"
 )
 
+// seat is where a client sits, and the node that it talks to.
+type seat struct {
+	place node.Place
+	addr  string
+}
+
+func (s seat) dial() (*node.Conn, error) { return s.place.Dial(s.addr, time.Second) }
+
 // client writes to one node, past the network, as fast as it is answered.
 type client struct {
 	stop chan struct{}
@@ -29,7 +37,7 @@ type refusal struct {
 }
 
 // write starts a client of a node that writes keys of these slots.
-func write(addr string, slots slot.Range) *client {
+func write(at seat, slots slot.Range) *client {
 	c := &client{stop: make(chan struct{}), done: make(chan struct{})}
 	key := ""
 	for i := 0; ; i++ {
@@ -51,7 +59,7 @@ func write(addr string, slots slot.Range) *client {
 			}
 			if conn == nil {
 				var err error
-				if conn, err = node.Dial(addr, time.Second); err != nil {
+				if conn, err = at.dial(); err != nil {
 					conn = nil
 					continue
 				}
@@ -127,15 +135,15 @@ type watcher struct {
 	done chan error
 }
 
-func watchEpochs(addrs []string) *watcher {
+func watchEpochs(nodes []seat) *watcher {
 	w := &watcher{stop: make(chan struct{}), done: make(chan error, 1)}
-	go func() { w.done <- w.run(addrs) }()
+	go func() { w.done <- w.run(nodes) }()
 	return w
 }
 
-func (w *watcher) run(addrs []string) error {
-	last := make([]int64, len(addrs))
-	conns := make([]*node.Conn, len(addrs))
+func (w *watcher) run(nodes []seat) error {
+	last := make([]int64, len(nodes))
+	conns := make([]*node.Conn, len(nodes))
 	defer func() {
 		for _, c := range conns {
 			if c != nil {
@@ -144,9 +152,9 @@ func (w *watcher) run(addrs []string) error {
 		}
 	}()
 	for {
-		for i, addr := range addrs {
+		for i, at := range nodes {
 			if conns[i] == nil {
-				conns[i], _ = node.Dial(addr, time.Second) // tried again in the next round
+				conns[i], _ = at.dial() // tried again in the next round
 			}
 			if conns[i] == nil {
 				continue
@@ -159,10 +167,10 @@ func (w *watcher) run(addrs []string) error {
 			}
 			epoch, err := strconv.ParseInt(node.Field(info, "cluster_current_epoch"), 10, 64)
 			if err != nil {
-				return fmt.Errorf("%s: current epoch: %w", addr, err)
+				return fmt.Errorf("%s: current epoch: %w", at.addr, err)
 			}
 			if epoch < last[i] {
-				return fmt.Errorf("%s: the current epoch fell from %d to %d", addr, last[i], epoch)
+				return fmt.Errorf("%s: the current epoch fell from %d to %d", at.addr, last[i], epoch)
 			}
 			last[i] = epoch
 		}
@@ -200,26 +208,24 @@ func table(m *node.Member) (string, error) {
 
 var errDiffer = errors.New("the tables differ")
 
-// agree waits until all nodes have the same table and the same current epoch.
-func agree(c *node.Cluster, limit time.Duration) error {
-	return c.Await(limit, func() error {
-		first := ""
-		for i, m := range c.Members {
-			text, err := table(m)
-			if err != nil {
-				return err
-			}
-			info, err := m.Text("CLUSTER", "INFO")
-			if err != nil {
-				return err
-			}
-			text += "\nepoch " + node.Field(info, "cluster_current_epoch")
-			if i == 0 {
-				first = text
-			} else if text != first {
-				return fmt.Errorf("%w: %s has\n%s\n%s has\n%s", errDiffer, c.Members[0].Name, first, m.Name, text)
-			}
+// agree says what keeps the nodes from having the same table and the same current epoch.
+func agree(c *node.Cluster) error {
+	first := ""
+	for i, m := range c.Members {
+		text, err := table(m)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		info, err := m.Text("CLUSTER", "INFO")
+		if err != nil {
+			return err
+		}
+		text += "\nepoch " + node.Field(info, "cluster_current_epoch")
+		if i == 0 {
+			first = text
+		} else if text != first {
+			return fmt.Errorf("%w: %s has\n%s\n%s has\n%s", errDiffer, c.Members[0].Name, first, m.Name, text)
+		}
+	}
+	return nil
 }

@@ -205,6 +205,10 @@ func Down(ctx context.Context, o DownOptions) error {
 		return err
 	}
 	if !known {
+		if pids := strays(dir, nil); len(pids) > 0 {
+			return fmt.Errorf("there is no cluster in %s any more, but %s of it still run, and nobody but you can stop them: %s",
+				dir, count(len(pids), "node"), killLine(pids))
+		}
 		return fmt.Errorf("there is no cluster in %s: %s up makes one, and --dir names its folder", dir, o.Self)
 	}
 	release, err := takeFolder(dir)
@@ -220,6 +224,9 @@ func Down(ctx context.Context, o DownOptions) error {
 	}
 	if err := c.down(ctx); err != nil {
 		return err
+	}
+	if pids := strays(dir, c.nodes); len(pids) > 0 {
+		c.say.phase("stopping", "%s of a cluster that was in this folder before still run: %s", count(len(pids), "node"), killLine(pids))
 	}
 	if o.Wipe {
 		return c.wipe()
@@ -244,12 +251,36 @@ func (c *localCluster) wipe() error {
 	if err := datadir.Forget(c.dir); err != nil {
 		return fmt.Errorf("wipe: %w", err)
 	}
+	left, err := os.ReadDir(c.dir)
+	if err != nil {
+		return fmt.Errorf("wipe: %w", err)
+	}
+	if len(left) > 0 {
+		c.say.phase("wiped", "the cluster is gone; %s stays, since there is more in it than the cluster: %s", c.dir, someNames(left))
+		return nil
+	}
 	if err := os.Remove(c.dir); err != nil {
-		c.say.phase("wiped", "%s stays, there is more in it", c.dir)
+		c.say.phase("wiped", "the cluster is gone; %s, empty, stays: %v", c.dir, err)
 		return nil
 	}
 	c.say.phase("wiped", "%s is gone", c.dir)
 	return nil
+}
+
+// namesShown is how many names of files a message has.
+const namesShown = 5
+
+// someNames lists what is in a folder, without those that are too many.
+func someNames(entries []os.DirEntry) string {
+	var names []string
+	for _, e := range entries[:min(len(entries), namesShown)] {
+		names = append(names, e.Name())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(entries) - namesShown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func folderOf(dir string) (string, error) {

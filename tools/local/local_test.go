@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -183,5 +184,39 @@ func TestScreen(t *testing.T) {
 		if out.String() != c.want {
 			t.Errorf("colour %v: %q\nwant %q", c.colour, out.String(), c.want)
 		}
+	}
+}
+
+// TestListening reads what the kernel shows of sockets: those that listen, over both families.
+func TestListening(t *testing.T) {
+	t.Parallel()
+	got := listening([]byte(`  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1B58 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 412345 1 0000000000000000 100 0 0 10 0
+   1: 0100007F:1B59 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 412346 1 0000000000000000 100 0 0 10 0
+   0: 00000000000000000000000001000000:4268 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 412347 1 0
+   garbage
+   2: x:y 0 0A 0 0 0 0 0 9 1
+`))
+	if len(got) != 2 || got["412345"] != 7000 || got["412347"] != 17000 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestInUse names who has a port, where that can be told.
+func TestInUse(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	text := inUse([]int{port})
+	want := "port " + num(port) + " in use"
+	if _, err := os.Stat("/proc/net/tcp"); err == nil {
+		want += " by pid " + strconv.Itoa(os.Getpid()) + " (local.test)"
+	}
+	if !strings.Contains(text, want) || !strings.Contains(text, "nothing was started") {
+		t.Errorf("%q, want %q", text, want)
 	}
 }

@@ -59,7 +59,7 @@ func (n *localNode) look() (err error) {
 
 // wantPorts returns an error for the ports that others have, before anything is started.
 func (c *localCluster) wantPorts() error {
-	var taken []string
+	var taken []int
 	for _, n := range c.nodes {
 		if n.held {
 			continue
@@ -72,7 +72,7 @@ func (c *localCluster) wantPorts() error {
 			switch {
 			case err == nil:
 			case errors.Is(err, syscall.EADDRINUSE):
-				taken = append(taken, strconv.Itoa(port))
+				taken = append(taken, port)
 			default:
 				return fmt.Errorf("port %d: %w", port, err)
 			}
@@ -81,12 +81,7 @@ func (c *localCluster) wantPorts() error {
 	if len(taken) == 0 {
 		return nil
 	}
-	what := "port " + taken[0] + " is"
-	if len(taken) > 1 {
-		what = "ports " + strings.Join(taken, ", ") + " are"
-	}
-	return fmt.Errorf("%s in use, and nothing was started: stop who listens there, or choose another --port; "+
-		"each node needs its port and the one %d above", what, busAbove)
+	return errors.New(inUse(taken))
 }
 
 // start starts the nodes that do not run.
@@ -164,7 +159,11 @@ func (c *localCluster) connect(ctx context.Context) error {
 			if n.ended() {
 				return final{fmt.Errorf("it ended (%s); its log, %s:\n%s", n.status, filepath.Join(n.dir, logName), n.logTail())}
 			}
-			return n.answers(password)
+			err := n.answers(password)
+			if errors.Is(err, os.ErrDeadlineExceeded) && n.done == nil {
+				return final{n.hangs()}
+			}
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("node %d: %w", n.port, err)
@@ -174,6 +173,13 @@ func (c *localCluster) connect(ctx context.Context) error {
 		c.say.phase("starting", "%d of %d nodes answer", len(c.nodes), len(c.nodes))
 	}
 	return nil
+}
+
+// hangs says what to do about a node that ran before this Up and answers nothing, not even that it is loading.
+func (n *localNode) hangs() error {
+	return fmt.Errorf("it runs (pid %d), but has answered nothing for %v: its process is stopped, or hangs; what it said last is in %s. "+
+		"kill -CONT %d lets a stopped one go on. kill -9 %d ends it, and up starts it again; its log has what was acknowledged",
+		n.pid, replyLimit, filepath.Join(n.dir, logName), n.pid, n.pid)
 }
 
 // answers connects to the node, and asks it anything.

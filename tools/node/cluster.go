@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,6 +23,8 @@ type ClusterSpec struct {
 	Timeout   time.Duration // cluster-node-timeout
 	// Own gives more directives for the i-th node, which serves on that port; nil: none.
 	Own func(i, port int) []string
+	// Place says where the i-th node runs; nil: all on this machine's own network.
+	Place func(i int) Place
 }
 
 // Cluster is nodes that know each other, each in a process of its own. One goroutine uses it.
@@ -60,6 +63,9 @@ func StartCluster(s ClusterSpec, limit time.Duration) (*Cluster, error) {
 		}
 		name := "node-" + strconv.Itoa(i)
 		m := &Member{Name: name, spec: Spec{Program: s.Program, Args: args, Port: port, Dir: filepath.Join(s.Dir, name)}}
+		if s.Place != nil {
+			m.spec.Place = s.Place(i)
+		}
 		if m.Process, err = Start(m.spec); err != nil {
 			return c, err
 		}
@@ -89,12 +95,16 @@ func (c *Cluster) create(limit time.Duration) error {
 			return err
 		}
 	}
+	host, port, err := net.SplitHostPort(c.Members[0].Addr)
+	if err != nil {
+		return err
+	}
 	for _, m := range c.Members[1:] {
-		if err := m.OK("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(c.Members[0].spec.Port)); err != nil {
+		if err := m.OK("CLUSTER", "MEET", host, port); err != nil {
 			return err
 		}
 	}
-	err := c.Await(limit, func() error {
+	err = c.Await(limit, func() error {
 		for _, m := range c.Members {
 			nodes, err := m.Nodes()
 			if err != nil {
@@ -191,7 +201,7 @@ func (c *Cluster) Await(limit time.Duration, cond func() error) error {
 func (c *Cluster) AwaitSteady(limit time.Duration) error {
 	return c.Await(limit, func() error {
 		for _, m := range c.Members {
-			if err := m.well(len(c.Members)); err != nil {
+			if err := m.Well(len(c.Members)); err != nil {
 				return err
 			}
 		}
@@ -234,8 +244,8 @@ func (m *Member) has(offset string) error {
 	return nil
 }
 
-// well says what a node finds amiss with the cluster.
-func (m *Member) well(size int) error {
+// Well says what a node finds amiss with a cluster of that many nodes.
+func (m *Member) Well(size int) error {
 	info, err := m.Text("CLUSTER", "INFO")
 	if err != nil {
 		return err
@@ -243,6 +253,11 @@ func (m *Member) well(size int) error {
 	if state := Field(info, "cluster_state"); state != "ok" {
 		return fmt.Errorf("%s: cluster_state is %q", m.Name, state)
 	}
+	return m.Links(size)
+}
+
+// Links says which of that many nodes a node does not reach, or suspects.
+func (m *Member) Links(size int) error {
 	nodes, err := m.Nodes()
 	if err != nil {
 		return err
@@ -276,6 +291,11 @@ func (m *Member) await(limit time.Duration) error {
 	return nil
 }
 
+// Apart returns the same node for another goroutine's questions. It is of use until the node is started again.
+func (m *Member) Apart() *Member {
+	return &Member{Process: m.Process, ID: m.ID, Name: m.Name, spec: m.spec}
+}
+
 // forget drops the connection for questions.
 func (m *Member) forget() {
 	if m.conn != nil {
@@ -287,7 +307,7 @@ func (m *Member) forget() {
 // Text asks the node. An error reply is an error.
 func (m *Member) Text(args ...string) (string, error) {
 	if m.conn == nil {
-		conn, err := Dial(m.Addr, time.Second)
+		conn, err := m.Dial(time.Second)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", m.Name, err)
 		}
@@ -302,6 +322,20 @@ func (m *Member) Text(args ...string) (string, error) {
 		return "", fmt.Errorf("%s: %.60q: %w", m.Name, args, err)
 	}
 	return string(reply.Str), nil
+}
+
+// Mine returns what the node says of itself.
+func (m *Member) Mine() (NodeLine, error) {
+	nodes, err := m.Nodes()
+	if err != nil {
+		return NodeLine{}, err
+	}
+	for _, n := range nodes {
+		if n.Has("myself") {
+			return n, nil
+		}
+	}
+	return NodeLine{}, fmt.Errorf("%s: CLUSTER NODES has no line of its own", m.Name)
 }
 
 // OK asks for something that is answered with OK.
@@ -346,7 +380,14 @@ type NodeLine struct {
 	Primary  string // id, or "-"
 	Epoch    int64
 	Linked   bool
-	Slots    int // how many
+	Slots    int          // how many
+	Ranges   []slot.Range // which
+	Open     []string     // slots on the move, as in "[77->-id]"; a node lists its own alone
+}
+
+// Owns says whether the slot is the node's.
+func (n NodeLine) Owns(s uint16) bool {
+	return slices.ContainsFunc(n.Ranges, func(r slot.Range) bool { return r.Has(s) })
 }
 
 // Has says whether one of the flags is set.
@@ -386,13 +427,15 @@ func ParseNodes(text string) (nodes []NodeLine, err error) {
 		}
 		for _, part := range f[8:] {
 			if strings.HasPrefix(part, "[") {
-				continue // a slot on the move, which its owner lists, too
+				n.Open = append(n.Open, part) // its owner lists it among the ranges, too
+				continue
 			}
 			r, err := slot.ParseRange(part)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", errNodeLine, err)
 			}
 			n.Slots += r.Len()
+			n.Ranges = append(n.Ranges, r)
 		}
 		nodes = append(nodes, n)
 	}

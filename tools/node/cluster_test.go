@@ -114,7 +114,8 @@ func TestParseNodes(t *testing.T) {
 	if n := nodes[0]; !n.Has("slave") || n.Addr != "127.0.0.1:30004" || n.Failing() || !n.Linked || n.Slots != 0 || n.Epoch != 4 {
 		t.Errorf("%+v", n)
 	}
-	if n := nodes[1]; !n.Has("master") || n.Has("fail") || !n.Failing() || n.Linked || n.Slots != 5463 || n.Primary != "-" {
+	if n := nodes[1]; !n.Has("master") || n.Has("fail") || !n.Failing() || n.Linked || n.Slots != 5463 || n.Primary != "-" ||
+		!n.Owns(3) || !n.Owns(5461) || n.Owns(5460) || len(n.Open) != 1 {
 		t.Errorf("%+v", n)
 	}
 	for _, bad := range []string{"one two", strings.Replace(someNodes, " 2 dis", " x dis", 1), strings.Replace(someNodes, "5461-", "5461+", 1)} {

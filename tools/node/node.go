@@ -35,6 +35,39 @@ type Spec struct {
 	Args    []string // directives: "--appendfsync", "always"
 	Port    int
 	Dir     string // data folder, created when missing; output.txt in it keeps what the process says
+	Place   Place
+}
+
+// Place is where a server runs and its clients are. The zero value is this machine's own network.
+type Place struct {
+	Host string // address of the server; "": 127.0.0.1
+	// Enter runs a function there, on the goroutine whose thread is there; nil: here is there.
+	Enter func(do func() error) error
+}
+
+// Dial connects to an address as somebody at that place does.
+func (p Place) Dial(addr string, limit time.Duration) (c *Conn, err error) {
+	err = p.enter(func() error {
+		c, err = Dial(addr, limit)
+		return err
+	})
+	return c, err
+}
+
+func (p Place) enter(do func() error) error {
+	if p.Enter == nil {
+		return do()
+	}
+	return p.Enter(do)
+}
+
+// address is where a server listens.
+func (s *Spec) address() string {
+	host := s.Place.Host
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(s.Port))
 }
 
 // Process is one run of a server.
@@ -42,8 +75,9 @@ type Process struct {
 	Addr string // host:port
 	Dir  string
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed once the process has been waited for
+	place Place
+	cmd   *exec.Cmd
+	done  chan struct{} // closed once the process has been waited for
 }
 
 const outputName = "output.txt"
@@ -67,16 +101,19 @@ func Start(s Spec) (*Process, error) {
 	cmd := exec.Command(s.Program[0], append(args, s.Args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	dieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
+	if err := s.Place.enter(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.Program[0], err)
 	}
-	p := &Process{Addr: fmt.Sprintf("127.0.0.1:%d", s.Port), Dir: s.Dir, cmd: cmd, done: make(chan struct{})}
+	p := &Process{Addr: s.address(), Dir: s.Dir, place: s.Place, cmd: cmd, done: make(chan struct{})}
 	go func() { // ends with the process; Kill and Stop wait for it
 		_ = cmd.Wait()
 		close(p.done)
 	}()
 	return p, nil
 }
+
+// Dial connects to the server, from beside it.
+func (p *Process) Dial(limit time.Duration) (*Conn, error) { return p.place.Dial(p.Addr, limit) }
 
 // Pid returns the process id, also after the end of the process.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
@@ -118,7 +155,7 @@ func (p *Process) Ready(limit time.Duration, command ...string) (*Conn, error) {
 	}
 	last := errors.New("nobody listens")
 	for end := time.Now().Add(limit); time.Now().Before(end); {
-		c, err := Dial(p.Addr, time.Second)
+		c, err := p.Dial(time.Second)
 		if err == nil {
 			c.SetTimeout(max(time.Until(end), time.Second))
 			reply, tryErr := c.Do(command...)

@@ -35,13 +35,26 @@ func CPU(pid int) (time.Duration, error) {
 }
 
 // RSS returns the bytes of memory that a process occupies now.
-func RSS(pid int) (int64, error) {
+func RSS(pid int) (int64, error) { return memory(pid, "VmRSS:") }
+
+// Peak returns the bytes of memory that a process has occupied at most since its start, or since ResetPeak.
+func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
+
+// ResetPeak lets Peak begin anew.
+func ResetPeak(pid int) error {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
+	return nil
+}
+
+func memory(pid int, field string) (int64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("memory: %w", err)
 	}
 	for line := range strings.Lines(string(raw)) {
-		text, ok := strings.CutPrefix(line, "VmRSS:")
+		text, ok := strings.CutPrefix(line, field)
 		if !ok {
 			continue
 		}
@@ -51,7 +64,7 @@ func RSS(pid int) (int64, error) {
 		}
 		return kb << 10, nil
 	}
-	return 0, fmt.Errorf("memory of process %d: no line VmRSS", pid)
+	return 0, fmt.Errorf("memory of process %d: no line %s", pid, field)
 }
 
 // Field returns the value of a field of INFO's text, "" when it is not there.

@@ -13,7 +13,7 @@ import (
 	"cairn/internal/slot"
 )
 
-// Router is a client of a cluster. It knows who serves which slot, follows MOVED, and asks anew when a node is gone, as
+// Router is a client of a cluster. It knows who serves which slot, follows MOVED and ASK, and asks anew when a node is gone, as
 // client libraries do. One goroutine uses it.
 type Router struct {
 	seeds []string
@@ -69,6 +69,7 @@ func (r *Router) Try(key string, commands ...[]string) (replies []resp.Reply, ad
 			return replies, addr, err
 		}
 		if text := reply.Err(); text != "" && r.redirected(s, text) {
+			to := askedAt(text)
 			// The replies that follow are taken, so that the connection stays of use; commands that were executed
 			// all the same are executed again by the caller.
 			for range len(commands) - n - 1 {
@@ -77,29 +78,91 @@ func (r *Router) Try(key string, commands ...[]string) (replies []resp.Reply, ad
 					break
 				}
 			}
+			if to != "" && n == 0 {
+				return r.ask(to, commands)
+			}
 			return replies, addr, fmt.Errorf("%w: %s", ErrElsewhere, text)
 		}
-		reply.Str = slices.Clone(reply.Str)
-		for i := range reply.Elems {
-			reply.Elems[i].Str = slices.Clone(reply.Elems[i].Str)
-		}
-		replies = append(replies, reply)
+		replies = append(replies, kept(reply))
 	}
 	return replies, addr, nil
+}
+
+// kept copies a reply, whose texts are the connection's.
+func kept(reply resp.Reply) resp.Reply {
+	reply.Str = slices.Clone(reply.Str)
+	for i := range reply.Elems {
+		reply.Elems[i].Str = slices.Clone(reply.Elems[i].Str)
+	}
+	return reply
+}
+
+// askedAt is the address in a reply ASK, "" in others.
+func askedAt(text string) string {
+	if f := strings.Fields(text); len(f) == 3 && f[0] == "ASK" {
+		return f[2]
+	}
+	return ""
+}
+
+// ask sends the commands, once, to a node that is about to get the slot.
+func (r *Router) ask(addr string, commands [][]string) (replies []resp.Reply, at string, err error) {
+	c, err := r.conn(addr)
+	if err != nil {
+		return nil, addr, err
+	}
+	for _, args := range commands {
+		c.Append("ASKING")
+		c.Append(args...)
+	}
+	if err := c.Flush(); err != nil {
+		r.lost(addr)
+		return nil, addr, err
+	}
+	refused := ""
+	for range commands {
+		for _, asking := range []bool{true, false} {
+			reply, err := c.Receive()
+			if err != nil {
+				r.lost(addr)
+				return replies, addr, err
+			}
+			text := reply.Err()
+			word, _, _ := strings.Cut(text, " ")
+			switch {
+			case refused != "" || asking && text == "":
+			case elsewhere[word]:
+				refused = text
+			case !asking:
+				replies = append(replies, kept(reply))
+			}
+		}
+	}
+	if refused != "" {
+		return replies, addr, fmt.Errorf("%w: %s", ErrElsewhere, refused)
+	}
+	return replies, addr, nil
+}
+
+// elsewhere has the first words of error replies after which a command is to be tried elsewhere, or later.
+var elsewhere = map[string]bool{
+	"MOVED": true, "ASK": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "LOADING": true, "MASTERDOWN": true, "READONLY": true,
 }
 
 // redirected says whether an error reply is about who serves the slot, and learns from it.
 func (r *Router) redirected(s uint16, text string) bool {
 	word, rest, _ := strings.Cut(text, " ")
-	switch word {
-	case "MOVED":
+	switch {
+	case word == "ASK": // for this once
+		return true
+	case word == "MOVED":
 		_, addr, _ := strings.Cut(rest, " ")
 		if strings.HasPrefix(addr, ":") {
 			addr = "127.0.0.1" + addr
 		}
 		r.owner[s] = addr
 		return true
-	case "CLUSTERDOWN", "TRYAGAIN", "ASK", "LOADING", "MASTERDOWN", "READONLY":
+	case elsewhere[word]:
 		r.owner[s] = ""
 		return true
 	}
