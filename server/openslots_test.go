@@ -101,18 +101,23 @@ func TestOpenSlotsSurviveFailovers(t *testing.T) {
 	}
 	mustOK(t, conns[4], "ASKING")
 	mustOK(t, conns[4], "SET", there, "2")
-	// The last key goes, as MIGRATE would have it go, and the move ends.
+	endMove(t, append(nodes, fresh...), conns, all, sl, id[4], name, there)
+}
+
+// endMove moves the last key, as MIGRATE would, ends the move, and sees that nothing stays open.
+func endMove(t *testing.T, nodes []*testNode, conns, all []*testkit.Conn, sl, owner, name, there string) {
+	t.Helper()
 	payload := conns[3].Do("DUMP", name).Value.(string)
 	mustOK(t, conns[4], "RESTORE-ASKING", name, "0", payload)
 	conns[3].Do("DEL", name)
-	mustOK(t, conns[4], "CLUSTER", "SETSLOT", sl, "NODE", id[4])
-	mustOK(t, conns[3], "CLUSTER", "SETSLOT", sl, "NODE", id[4], "TIMEOUT", "500")
-	mustOK(t, conns[2], "CLUSTER", "SETSLOT", sl, "NODE", id[4])
+	mustOK(t, conns[4], "CLUSTER", "SETSLOT", sl, "NODE", owner)
+	mustOK(t, conns[3], "CLUSTER", "SETSLOT", sl, "NODE", owner, "TIMEOUT", "500")
+	mustOK(t, conns[2], "CLUSTER", "SETSLOT", sl, "NODE", owner)
 	if got := conns[4].Do("MGET", name, there).Raw; got != "*2\r\n$1\r\n1\r\n$1\r\n2\r\n" {
 		t.Errorf("after the move: %q", got)
 	}
 	agree(t, all)
-	for _, n := range append(nodes, fresh...) {
+	for _, n := range nodes {
 		testkit.Eventually(t, clusterWait, func() bool { return openAt(n) == "" }, "nothing is open any more")
 	}
 }
