@@ -336,19 +336,18 @@ func (m *Machine) hearOpen(now int64, sender *Peer, msg *wire.Message) {
 	case m.me.primary():
 		m.finishImports(now, sender, msg.Slots)
 	case sender == m.me.Primary:
-		for _, s := range slices.Sorted(maps.Keys(m.slots.migrating)) {
-			if m.doubt(now, s, !msg.Slots.Has(s)) {
-				m.closeSlot(s)
-				m.changed()
-				m.reroute = true
-			}
-		}
-		for _, s := range slices.Sorted(maps.Keys(m.slots.importing)) {
-			if m.doubt(now, s, msg.Slots.Has(s)) {
-				m.closeSlot(s)
-				m.changed()
-				m.reroute = true
-			}
+		m.closeDenied(now, m.slots.migrating, func(s uint16) bool { return !msg.Slots.Has(s) })
+		m.closeDenied(now, m.slots.importing, msg.Slots.Has)
+	}
+}
+
+// closeDenied ends the moves, a replica's copies, that its primary denies.
+func (m *Machine) closeDenied(now int64, marks map[uint16]*Peer, denies func(uint16) bool) {
+	for _, s := range slices.Sorted(maps.Keys(marks)) {
+		if m.doubt(now, s, denies(s)) {
+			m.closeSlot(s)
+			m.changed()
+			m.reroute = true
 		}
 	}
 }

@@ -27,12 +27,7 @@ func (c *counters) add(slot uint16, d layout.Counters) {
 }
 
 func (c *counters) clear(slot uint16) {
-	v := &c.live[slot]
-	atomic.StoreInt64(&v.Keys, 0)
-	atomic.StoreInt64(&v.Large, 0)
-	atomic.StoreInt64(&v.Bytes, 0)
-	atomic.StoreInt64(&v.Deadlines, 0)
-	atomic.StoreInt64(&v.DeadlineSum, 0)
+	c.live[slot].Store(&layout.Counters{})
 	c.touch(slot)
 }
 
@@ -57,15 +52,7 @@ func (c *counters) freeze() {
 
 // SlotCounters gives what is known of a slot.
 func (s *Store) SlotCounters(slot uint16) layout.Counters {
-	v := &s.counters.live[slot]
-	return layout.Counters{
-		Keys:  atomic.LoadInt64(&v.Keys),
-		Large: atomic.LoadInt64(&v.Large),
-		Bytes: atomic.LoadInt64(&v.Bytes),
-
-		Deadlines:   atomic.LoadInt64(&v.Deadlines),
-		DeadlineSum: atomic.LoadInt64(&v.DeadlineSum),
-	}
+	return s.counters.live[slot].Load()
 }
 
 // Keys counts the keys of all slots.

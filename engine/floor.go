@@ -174,7 +174,7 @@ func (f *floorFile) write(applied int64, clean bool) error {
 	}
 	next.manifest, next.manifestLen, next.manifestCRC = name, f.crc.length, f.crc.crc
 	path = f.fs.PathJoin(f.dir, floorNames[next.sequence%2])
-	if err := writeFile(f.fs, f.dir, path, next.encode()); err != nil {
+	if err := WriteFile(f.fs, f.dir, path, next.encode()); err != nil {
 		return fmt.Errorf("write floor file: %w", err)
 	}
 	f.cur = next
@@ -250,8 +250,8 @@ func syncFile(fs vfs.FS, path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// writeFile replaces path so that a crash leaves the old content or the new.
-func writeFile(fs vfs.FS, dir, path string, content []byte) error {
+// WriteFile replaces path, which is in the folder dir, so that a crash leaves the old content or the new.
+func WriteFile(fs FS, dir, path string, content []byte) error {
 	temp := path + ".new"
 	file, err := fs.Create(temp, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -270,11 +270,11 @@ func writeFile(fs vfs.FS, dir, path string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(fs, dir)
+	return SyncDir(fs, dir)
 }
 
-// syncDir makes a folder's entries durable.
-func syncDir(fs vfs.FS, dir string) error {
+// SyncDir makes a folder's entries durable.
+func SyncDir(fs FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {
 		return err

@@ -145,7 +145,7 @@ func (s *Store) swapHeld(r *Replacement, tables []string, history []byte, offset
 	s.cut.lock()
 	defer s.cut.unlock()
 	s.forgetAll()
-	copy(s.counters.live[:], r.counters[:])
+	s.counters.replace(r.counters)
 	s.stands(state)
 	s.durable.Store(offset)
 	s.sinceFlush = 0
@@ -186,7 +186,7 @@ func (s *Store) forgetAll() {
 	s.cache.DropAll()
 	s.pend[0].Clear()
 	s.pend[1].Clear()
-	s.counters.reset()
+	s.counters.replace(make([]layout.Counters, len(s.slots)))
 	for i := range s.slots {
 		st := &s.slots[i]
 		st.end = 0
@@ -206,10 +206,10 @@ func (s *Store) stands(state layout.State) {
 	s.applied.Store(state.Applied)
 }
 
-// reset makes all counters zero and clean.
-func (c *counters) reset() {
+// replace makes all counters those of another set, and clean. Who asks for one meanwhile holds no lock.
+func (c *counters) replace(all []layout.Counters) {
 	for i := range c.live {
-		c.live[i] = layout.Counters{}
+		c.live[i].Store(&all[i])
 	}
 	for p := range c.dirty {
 		c.dirty[p].Store(false)

@@ -113,7 +113,7 @@ func Open(o Options) (*Store, *Opened, error) {
 	}
 	// The folder itself must survive a power cut: its entry in the one above, and that one's in the next.
 	for dir := o.Dir; dir != o.FS.PathDir(dir); dir = o.FS.PathDir(dir) {
-		if err := syncDir(o.FS, o.FS.PathDir(dir)); err != nil {
+		if err := SyncDir(o.FS, o.FS.PathDir(dir)); err != nil {
 			return nil, nil, fmt.Errorf("sync the folder above %s: %w", dir, err)
 		}
 	}

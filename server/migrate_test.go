@@ -338,12 +338,12 @@ func TestMigrateTroubleWithTheTarget(t *testing.T) {
 	const reading = "-IOERR error or timeout reading to target instance\r\n"
 
 	r := two("100")
-	p := f.welcome()
+	f.welcome()
 	gets(t, "no answer", r, reading)
 	has("no answer", 2)
 
 	r = two("20000")
-	p = f.welcome()
+	p := f.welcome()
 	p.expect("RESTORE", "{b}1")
 	_ = p.conn.Close() // once: it tries again
 	p = f.welcome()

@@ -11,6 +11,7 @@ import (
 
 	"cairn/cluster"
 	"cairn/engine"
+	"cairn/internal/slot"
 	"cairn/server/command"
 )
 
@@ -51,12 +52,17 @@ type slotDrops struct {
 func (d *slotDrops) add(slots []uint16) (start bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	var here slot.Bitmap
+	for _, sl := range d.slots {
+		here.Set(sl)
+	}
 	for _, sl := range slots {
-		d.stuck = without(d.stuck, sl)
-		if !slices.Contains(d.slots, sl) {
+		if !here.Has(sl) {
+			here.Set(sl)
 			d.slots = append(d.slots, sl)
 		}
 	}
+	d.stuck = slices.DeleteFunc(d.stuck, here.Has)
 	start = !d.running && len(d.slots) > 0
 	d.running = d.running || start
 	return start

@@ -109,35 +109,13 @@ func (f *dropFile) save(fs engine.FS, dir string, list func() []uint16) error {
 
 func writeDrops(fs engine.FS, dir string, b *slot.Bitmap) error {
 	path := fs.PathJoin(dir, dropsName)
-	if b.Count() == 0 {
-		if err := fs.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		return syncFolder(fs, dir)
+	if b.Count() > 0 {
+		return engine.WriteFile(fs, dir, path, appendDrops(nil, b))
 	}
-	out, err := fs.Create(path+".new", engine.PlainWrites)
-	if err != nil {
+	if err := fs.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	_, err = out.Write(appendDrops(nil, b))
-	if err == nil {
-		err = out.Sync()
-	}
-	if err = errors.Join(err, out.Close()); err != nil {
-		return err
-	}
-	if err := fs.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncFolder(fs, dir)
-}
-
-func syncFolder(fs engine.FS, dir string) error {
-	d, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return engine.SyncDir(fs, dir)
 }
 
 // appendDrops appends the file's text.

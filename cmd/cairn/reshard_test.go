@@ -18,19 +18,6 @@ import (
 
 var reshardRedis = flag.Bool("reshard.redis", false, "the tests of moving slots start redis-servers: what they want is what Redis does")
 
-// tagsOf returns a hash tag for each of the lowest n slots, which are the ones that redis-cli moves away from a node first.
-func tagsOf(n int) []string {
-	tags := make([]string, n)
-	for i, found := 0, 0; found < n; i++ {
-		tag := strconv.Itoa(i)
-		if s := slot.Of([]byte(tag)); int(s) < n && tags[s] == "" {
-			tags[s] = "{" + tag + "}"
-			found++
-		}
-	}
-	return tags
-}
-
 // member adds a node of the kind that is tested.
 func (m *mixed) member(name string) *seat {
 	m.t.Helper()
@@ -132,7 +119,7 @@ func TestReshardScript(t *testing.T) {
 	m.cli("create", a.addr, b.addr, c.addr, "--cluster-yes")
 	m.agree()
 	m.serving()
-	tags := tagsOf(80)
+	tags := node.Tags(80)
 	m.fill(tags)
 	m.reshard(a.id, b.id, 40)
 	m.whole("reshard from one node")
@@ -258,7 +245,7 @@ func TestReshardMixed(t *testing.T) {
 	m.cli("create", a.addr, b.addr, c.addr, "--cluster-yes")
 	m.agree()
 	m.serving()
-	tags := tagsOf(30)
+	tags := node.Tags(30)
 	m.fill(tags)
 	for i := range 3 {
 		k, h := tags[i]+"long", tags[i]+"large"

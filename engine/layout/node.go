@@ -3,6 +3,7 @@ package layout
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 )
 
 // Version is the format of all rows. A store of another version is refused on open.
@@ -71,6 +72,23 @@ func DeadlineWeight(deadline int64) int64 { return min(deadline/1000, 1<<33) }
 // fields are the counters in the order of their encoding.
 func (c *Counters) fields() [5]*int64 {
 	return [...]*int64{&c.Keys, &c.Large, &c.Bytes, &c.Deadlines, &c.DeadlineSum}
+}
+
+// Load reads counters that others change, each of them atomically.
+func (c *Counters) Load() (v Counters) {
+	to := v.fields()
+	for i, field := range c.fields() {
+		*to[i] = atomic.LoadInt64(field)
+	}
+	return v
+}
+
+// Store makes c what v is, for those who Load it.
+func (c *Counters) Store(v *Counters) {
+	from := v.fields()
+	for i, field := range c.fields() {
+		atomic.StoreInt64(field, *from[i])
+	}
 }
 
 // AppendPageKey appends the row key of counter page p.

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -148,7 +147,7 @@ func runReshard(ctx context.Context, args []string, out io.Writer) int {
 		return 2
 	}
 	logging.Disable() // of go-redis, which tells of every connection that a killed node refuses
-	l := &moveLab{moveOptions: *o, ctx: ctx, out: out, tags: tagsOf(o.slots)}
+	l := &moveLab{moveOptions: *o, ctx: ctx, out: out, tags: node.Tags(o.slots)}
 	err := run(l)
 	if err != nil {
 		l.tell()
@@ -177,19 +176,6 @@ type moveLab struct {
 	out     io.Writer
 	tags    []string // a hash tag of slot i, with its braces
 	cluster *node.Cluster
-}
-
-// tagsOf returns a hash tag for each of the lowest n slots.
-func tagsOf(n int) []string {
-	tags := make([]string, n)
-	for i, found := 0, 0; found < n; i++ {
-		tag := strconv.Itoa(i)
-		if s := slot.Of([]byte(tag)); int(s) < n && tags[s] == "" {
-			tags[s] = "{" + tag + "}"
-			found++
-		}
-	}
-	return tags
 }
 
 // start starts three primaries with a replica each.

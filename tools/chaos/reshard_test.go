@@ -11,6 +11,7 @@ import (
 	"cairn/internal/resp"
 	"cairn/internal/slot"
 	"cairn/internal/testkit"
+	"cairn/tools/node"
 )
 
 // TestReshardKnownServer: what must hold after the tool was killed holds with a server that is known to keep it.
@@ -68,7 +69,7 @@ func TestJudge(t *testing.T) {
 func TestItems(t *testing.T) {
 	t.Parallel()
 	has := map[uint16]bool{}
-	for _, it := range newItems(tagsOf(50), 200) {
+	for _, it := range newItems(node.Tags(50), 200) {
 		has[slot.Of([]byte(it.key))] = true
 		if it.rest > 0 && !it.hash {
 			t.Errorf("%s has fields and is a string", it.key)

@@ -162,17 +162,6 @@ func (l *load) end() error {
 	}
 }
 
-// fault is what a writer has found wrong so far.
-func (l *load) fault() error {
-	select {
-	case err := <-l.faults:
-		l.faults <- err
-		return err
-	default:
-		return nil
-	}
-}
-
 func (l *load) close() {
 	_ = l.end() // who wants to know has asked before
 	for _, w := range l.all {

@@ -242,3 +242,17 @@ func (r *Router) learnFrom(addr string) error {
 	}
 	return nil
 }
+
+// Tags returns a hash tag, with its braces, for each of the lowest n slots, which are the ones that redis-cli moves away
+// from a node first.
+func Tags(n int) []string {
+	tags := make([]string, n)
+	for i, found := 0, 0; found < n; i++ {
+		tag := strconv.Itoa(i)
+		if s := slot.Of([]byte(tag)); int(s) < n && tags[s] == "" {
+			tags[s] = "{" + tag + "}"
+			found++
+		}
+	}
+	return tags
+}
