@@ -284,13 +284,14 @@ func (m *Machine) hearSlots(now int64, sender *Peer, msg *wire.Message) {
 		m.retarget(sender, msg.ConfigEpoch) // who took over may have no slots to claim
 		m.hearOpen(now, sender, msg)
 	}
-	if sender.primary() && msg.ConfigEpoch >= sender.Epoch {
-		m.hearTaken(now, sender, msg)
+	sends, agrees := m.sendsTo(sender), m.agrees(sender, p, msg.Slots)
+	if !agrees && sender.primary() {
+		m.claim(now, sender, msg.ConfigEpoch, msg.Slots)
 	}
-	if !m.agrees(sender, p, msg.Slots) {
-		if sender.primary() {
-			m.claim(now, sender, msg.ConfigEpoch, msg.Slots)
-		}
+	if sender.primary() && msg.ConfigEpoch >= sender.Epoch {
+		m.hearTaken(now, sender, msg, sends)
+	}
+	if !agrees {
 		m.tellOwner(sender, msg.ConfigEpoch, msg.Slots)
 		return
 	}

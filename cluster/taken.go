@@ -44,7 +44,11 @@ func (m *Machine) isBack(s uint16, p *Peer) bool {
 
 // hearTaken forgets what a primary knows to be gone. If it has a higher epoch now, it may have claimed the slot in that one,
 // and such a claim may be on its way still.
-func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message) {
+//
+// It comes after the header's claims, so that no slot is claimed that this very header takes away. sends: slots were on
+// their way to the sender, who has its epoch from one of them, most likely. A new one here would be above that of the next
+// slot it takes before it has heard of it, and redis-server would give that slot back, and drop its keys.
+func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message, sends bool) {
 	mine, known := m.me, false
 	if m.me.replica() {
 		mine = m.me.Primary
@@ -57,9 +61,19 @@ func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message) {
 		}
 		known = known || gone && m.owner(s) == m.me
 	}
-	if known && sender.Epoch > m.me.Epoch {
+	if known && !sends && sender.Epoch > m.me.Epoch {
 		m.claimAnew(now, sender)
 	}
+}
+
+// sendsTo says that a slot is on its way from this node to p.
+func (m *Machine) sendsTo(p *Peer) bool {
+	for _, to := range m.slots.migrating {
+		if to == p {
+			return true
+		}
+	}
+	return false
 }
 
 // claimAnew claims all that this node has in a new epoch.

@@ -146,3 +146,31 @@ func TestWhatCameIsRememberedOverARestart(t *testing.T) {
 		t.Errorf("CLUSTER NODES shows %v", open)
 	}
 }
+
+// Slots go back one by one to where they came from, before the two have heard all of each other. A claim of the first one
+// that comes back is not answered by a higher epoch, which would stand against the next one.
+func TestSlotsGoBackOneByOne(t *testing.T) {
+	s := came(t)
+	s.order(CmdSetSlot{16, SlotImporting, letterID('b').String()})
+	s.order(CmdSetSlot{16, SlotNode, letterID('a').String()})
+	delete(s.data.keys, 15)
+	s.order(CmdSetSlot{15, SlotMigrating, letterID('b').String()})
+	mine := s.me.Epoch
+	claims := rangeOf(10, 19)
+	claims.Clear(16)
+	effects := s.say('b', s.claims('b', mine+1, claims))
+	if got := s.owner(15); got == s.me {
+		t.Error("slot 15 is not b's again")
+	}
+	if s.owner(16) != s.me {
+		t.Error("slot 16 is not this node's any more")
+	}
+	for _, m := range sent(effects, wire.Pong) {
+		if m.Slots.Has(15) {
+			t.Errorf("slot 15, which b has claimed, is claimed in epoch %d", m.ConfigEpoch)
+		}
+	}
+	if s.me.Epoch != mine {
+		t.Errorf("epoch %d, want %d as before: b may be taking slot 16 in %d", s.me.Epoch, mine, mine+1)
+	}
+}

@@ -75,7 +75,7 @@ func (s *Server) ClusterInfo(x *command.Ctx) error {
 	v := s.bus.View()
 	var w infoWriter
 	state := "ok"
-	if !v.OK {
+	if !v.OK || s.store.Routing().Down { // it is ok once commands are served
 		state = "fail"
 	}
 	w.put("cluster_state", state)

@@ -294,7 +294,11 @@ func (f *Framer) readBulkLength() bool {
 		}
 		next = f.passLine(stop)
 	}
-	if n < 0 || n > f.lim.MaxBulk && n-f.lim.MaxBulk > f.lim.KeptOver {
+	over := f.lim.KeptOver
+	if f.lim.Unauthenticated {
+		over = 0 // nothing is kept for who has not logged in
+	}
+	if n < 0 || n > f.lim.MaxBulk && n-f.lim.MaxBulk > over {
 		return f.failText("invalid bulk length")
 	}
 	if f.lim.Unauthenticated && n > unauthMaxBulk {
