@@ -160,10 +160,16 @@ func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 		return nil, err
 	}
 	file, err := f.FS.Create(name, category)
-	if err != nil || category != flushCategory {
-		return file, err
+	if err != nil {
+		return nil, err
 	}
-	return &orderedFile{file, f.barrier}, nil
+	if isBulk(f.PathBase(name)) {
+		file = politeFile{file}
+	}
+	if category == flushCategory {
+		file = &orderedFile{file, f.barrier}
+	}
+	return file, nil
 }
 
 // Remove is vfs.FS's.
