@@ -164,7 +164,7 @@ func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 		return nil, err
 	}
 	if isBulk(f.PathBase(name)) {
-		file = politeFile{file}
+		file = &politeFile{File: file}
 	}
 	if category == flushCategory {
 		file = &orderedFile{file, f.barrier}

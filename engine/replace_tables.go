@@ -90,7 +90,7 @@ func (t *tableWriter) start(space byte) error {
 	t.paths = append(t.paths, path)
 	// Evenly written, a table leaves the disk to the log's syncs; in large pieces, since a call for each block is dear.
 	file = vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: tableSyncBytes})
-	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(politeFile{&pieceFile{file, bufio.NewWriterSize(file, tableBuffer)}}), t.opts)
+	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(&politeFile{File: &pieceFile{file, bufio.NewWriterSize(file, tableBuffer)}}), t.opts)
 	t.space, t.filled = space, 0
 	return nil
 }
