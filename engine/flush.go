@@ -30,7 +30,11 @@ func (s *Store) flushNow() error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	applied := s.applied.Load()
-	if err := s.db.Flush(); err != nil {
+	done, err := s.db.AsyncFlush()
+	if err == nil {
+		err = s.await(done)
+	}
+	if err != nil {
 		return fmt.Errorf("flush at offset %d: %w", applied, err)
 	}
 	return s.flushed(applied, s.appliedHistory)

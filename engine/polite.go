@@ -3,6 +3,7 @@ package engine
 import (
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -23,9 +24,16 @@ type politeFile struct {
 // beside many clients, and what is not flushed is what a restart has to do again.
 const yieldBytes = 256 << 10
 
+// noRoomPause is how long a file that finds no room on the disk waits before it says so: Pebble begins a flush again as soon
+// as it has failed, and would keep a processor busy with that.
+const noRoomPause = 50 * time.Millisecond
+
 // Write is vfs.File's.
 func (f *politeFile) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
+	if vfs.IsNoSpaceError(err) {
+		time.Sleep(noRoomPause)
+	}
 	if f.since += n; f.since >= yieldBytes {
 		f.since = 0
 		runtime.Gosched()

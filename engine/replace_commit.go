@@ -92,7 +92,10 @@ func (s *Store) swapSets(r *Replacement, tables []string, history []byte, offset
 	}
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	s.waitFlushed() // a flush that began before would raise the floor to an offset of the old log
+	// A flush that began before would raise the floor to an offset of the old log.
+	if err := s.waitFlushed(); err != nil {
+		return err
+	}
 	// Watchers and the like hear of it as of FLUSHALL.
 	t := s.NewTxn()
 	t.BeginAll(true, Forever)

@@ -47,7 +47,9 @@ func (s *Store) Revert() (durable int64, err error) {
 	}
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	s.waitFlushed()
+	if err := s.waitFlushed(); err != nil {
+		return 0, err
+	}
 	t := s.NewTxn()
 	t.BeginAll(true, Forever)
 	defer t.End()

@@ -61,6 +61,8 @@ type Store struct {
 	sinceFlush   int64
 	lastFlush    time.Time
 	flushing     atomic.Bool
+	closing      atomic.Bool
+	noRoom       atomic.Bool // while closing: a flush found none on the disk
 	floor        floorFile
 
 	wake          chan struct{}
@@ -258,46 +260,6 @@ func (s *Store) Applied() int64 { return s.applied.Load() }
 
 // Durable is explained at Applied.
 func (s *Store) Durable() int64 { return s.durable.Load() }
-
-// Close applies and flushes everything and closes Pebble. Nobody may be using the store.
-func (s *Store) Close() error {
-	err := s.halt()
-	if err == nil {
-		err = s.Apply()
-		s.waitFlushed() // the last group may have begun a flush, which would write the floor file after us
-	}
-	if err == nil {
-		err = s.flushNow()
-	}
-	if err == nil {
-		err = s.floor.write(s.applied.Load(), true)
-	}
-	return errors.Join(err, s.closeDB(), s.releaseCaches())
-}
-
-// Abandon ends the store's goroutines and closes Pebble without writing anything, as after a failure.
-func (s *Store) Abandon() error {
-	return errors.Join(s.halt(), s.closeDB(), s.releaseCaches())
-}
-
-func (s *Store) halt() error {
-	close(s.stop)
-	s.endLife()
-	<-s.applierDone
-	s.background.Wait()
-	s.waitFlushed()
-	if err := s.failed.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// waitFlushed waits for the flush in the background, if there is one. Nobody begins another.
-func (s *Store) waitFlushed() {
-	for s.flushing.Load() {
-		time.Sleep(time.Millisecond)
-	}
-}
 
 func (s *Store) releaseCaches() error {
 	s.blocks.Unref()

@@ -60,12 +60,20 @@ func serve(cfg *config.Config, log *server.Logger, from starter) int {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 	s := server.New(cfg, log)
-	if err := s.Start(); err != nil {
-		if cfg.V.LogFile.Load() != "" { // otherwise who reads the log reads standard error, too
-			log.Warning("start failed", "err", err)
+	started := make(chan error, 1)
+	go func() { started <- s.Start() }() // ends with the start, or with the process
+	select {
+	case err := <-started:
+		if err != nil {
+			return startFailed(cfg, log, from, err)
 		}
-		from.complain("%v", err)
+	case sig := <-signals: // nothing was promised to anybody yet
+		log.Warning("Received " + signalName(sig) + " while starting, exiting now")
+		from.complain("ended by %s while starting", signalName(sig))
 		return 1
+	case err := <-s.Fatal(): // of what runs in the background of the start, which may never end now
+		startFailed(cfg, log, from, err)
+		return exitDisk
 	}
 	removePid := writePid(cfg, log)
 	defer removePid()
@@ -103,6 +111,15 @@ func serve(cfg *config.Config, log *server.Logger, from starter) int {
 			return 1
 		}
 	}
+}
+
+// startFailed tells why there is no node.
+func startFailed(cfg *config.Config, log *server.Logger, from starter, err error) int {
+	if cfg.V.LogFile.Load() != "" { // otherwise who reads the log reads standard error, too
+		log.Warning("start failed", "err", err)
+	}
+	from.complain("%v", err)
+	return 1
 }
 
 func signalName(sig os.Signal) string {
