@@ -111,6 +111,11 @@ func appendSome(t *testing.T, l *Log, rng *rand.Rand) placed {
 		}
 		return placed{e, end}
 	}
+	if rng.IntN(2) == 0 && len(e) > 10_000 {
+		x := lay(t, l, rng, e)
+		x.takeBack(l)
+		return placed{e, x.end}
+	}
 	x, borrows := lend(l, rng, e)
 	if borrows != (len(e) >= l.buf.borrowFrom) {
 		t.Errorf("entry of %d bytes: borrowed %v", len(e), borrows)

@@ -10,7 +10,7 @@ import (
 // room for their heads, so that a chunk is written as it lies. It is guarded by Log.mu.
 //
 // A huge entry is not copied into it: a chunk that only names the entry (borrowed) keeps its place in the order, and the
-// writer lays it out one real chunk after the other.
+// writer lays it out one real chunk after the other. In the same way a chunk stands for what was laid ahead.
 type buffer struct {
 	payloadMax int // longest payload of a block
 	chunkCap   int // bytes of a chunk without the end mark
@@ -26,13 +26,19 @@ type chunk struct {
 	blocks []place
 	open   bool      // the last block may take more entries
 	long   *borrowed // nil, or what is to be written in place of this chunk, which has no data then
+	laid   *Laid     // the same, for what is in files already
+	start  int64     // of laid, in the stream
 }
+
+// stands says that the chunk has no data of its own.
+func (c *chunk) stands() bool { return c.long != nil || c.laid != nil }
 
 // borrowed is an entry, or what is left of it, in memory that its caller leaves as it is until it is written.
 type borrowed struct {
 	parts [][]byte
 	left  int   // bytes
 	start int64 // of what is left, in the stream
+	more  bool  // the entry goes on behind it
 }
 
 // place is where a block lies: its start in the stream and its position.
@@ -62,7 +68,27 @@ func (b *buffer) add(entry []byte, start int64) {
 		b.put(entry)
 		return
 	}
-	b.addLong(&borrowed{[][]byte{entry}, len(entry), start})
+	b.addLong(&borrowed{parts: [][]byte{entry}, left: len(entry), start: start})
+}
+
+// addStretch appends n bytes in blocks of their own: a long entry, or a stretch of one, behind which more of it comes.
+func (b *buffer) addStretch(parts [][]byte, n int, start int64, more bool) (borrows bool) {
+	if n == 0 {
+		return false
+	}
+	e := &borrowed{slices.Clone(parts), n, start, more}
+	if n < b.borrowFrom {
+		b.addLong(e)
+		return false
+	}
+	b.borrow(e)
+	return true
+}
+
+// addLaid appends what lies in files already.
+func (b *buffer) addLaid(d *Laid, start int64) {
+	b.close()
+	b.chunks = append(b.chunks, &chunk{laid: d, start: start})
 }
 
 // borrow appends an entry without a look at its bytes.
@@ -89,11 +115,11 @@ func (b *buffer) addLong(e *borrowed) {
 // the middle of it.
 func (c *chunk) takeBlock(e *borrowed, b *buffer) bool {
 	n := min(e.left, b.payloadMax)
-	if c.long != nil || len(c.data)+record.BlockLen+n > b.chunkCap {
+	if c.stands() || len(c.data)+record.BlockLen+n > b.chunkCap {
 		return false
 	}
 	flags := uint32(0)
-	if n == e.left {
+	if n == e.left && !e.more {
 		flags = record.EndsEntry
 	}
 	c.blocks = append(c.blocks, place{start: e.start, pos: int64(len(c.data)), flags: flags})
@@ -131,7 +157,7 @@ func (b *buffer) room(n int, start int64) {
 			return
 		}
 	}
-	if c == nil || c.long != nil || len(c.data)+record.BlockLen+n > b.chunkCap {
+	if c == nil || c.stands() || len(c.data)+record.BlockLen+n > b.chunkCap {
 		c = b.newChunk()
 		b.chunks = append(b.chunks, c)
 	}
@@ -189,7 +215,15 @@ func (b *buffer) giveBack(c *chunk) {
 	}
 }
 
-func (b *buffer) drop() { b.chunks, b.free = nil, nil }
+// drop forgets everything: the log has failed. What is laid of it stays until the next Open.
+func (b *buffer) drop() {
+	for _, c := range b.chunks {
+		if c.laid != nil {
+			c.laid.closeFiles()
+		}
+	}
+	b.chunks, b.free = nil, nil
+}
 
 // seal completes the heads of the chunk's blocks and adds the end mark. It returns what to write.
 func (c *chunk) seal(seed record.Seed, synced int64) []byte {
@@ -207,8 +241,11 @@ func (c *chunk) seal(seed record.Seed, synced int64) []byte {
 
 // end is the stream offset behind the chunk's last byte.
 func (c *chunk) end() int64 {
-	if c.long != nil {
+	switch {
+	case c.long != nil:
 		return c.long.start + int64(c.long.left)
+	case c.laid != nil:
+		return c.start + c.laid.bytes()
 	}
 	last := c.blocks[len(c.blocks)-1]
 	return last.start + int64(len(c.data)) - last.pos - record.BlockLen

@@ -46,7 +46,7 @@ func readDirectory(fs vfs.FS, dir string) (*directory, error) {
 	}
 	d := &directory{path: dir}
 	for _, name := range names {
-		if name == spareName {
+		if name == spareName || isLaidName(name) {
 			d.unused = append(d.unused, name)
 			continue
 		}

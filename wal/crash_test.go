@@ -97,8 +97,12 @@ func crashRound(t *testing.T, seed uint64) error {
 	return nil
 }
 
-// appendLong lends the log an entry, and takes half of them back; the others are as the crash finds them.
+// appendLong lends the log an entry, or lays it ahead, and takes half of them back; the others are as the crash finds them.
 func appendLong(t *testing.T, l *Log, m *model, rng *rand.Rand) {
+	if rng.IntN(2) == 0 {
+		m.appendLaid(t, l, rng, entry(rng, 40_000))
+		return
+	}
 	x := m.appendLent(t, l, rng, entry(rng, 10_000))
 	if rng.IntN(2) == 0 {
 		x.takeBack(l)

@@ -24,6 +24,10 @@ func FuzzOpen(f *testing.F) {
 	second := hdr.Append(nil)
 	second = record.Block{Start: 300, Synced: 300, Flags: record.EndsEntry}.Append(second, 7, []byte("entry"))
 	f.Add(file[:record.DataAt+1000], second, int64(0), int64(-1))
+	hdr.Laid = true
+	laid := record.Block{}.Append(hdr.Append(nil), 7, []byte("entry"))
+	f.Add(file[:record.DataAt+1000], laid, int64(0), int64(-1))
+	f.Add(file[:record.DataAt+1000], record.Block{Flags: record.EndsEntry}.Append(hdr.Append(nil), 7, []byte("entry")), int64(0), int64(-1))
 	f.Add(file[:record.DataAt+200], []byte{}, int64(60), int64(90))
 	f.Add([]byte("x"), second, int64(300), int64(300))
 	f.Add([]byte{}, []byte{}, int64(0), int64(0))

@@ -101,7 +101,7 @@ func (l *Log) Reset(h History, offset int64) error {
 		hdr := l.nextHeader(offset, h, 0, 0)
 		hdr.Synced = offset
 		l.mu.Unlock()
-		seg, err := l.begin(hdr, true)
+		seg, err := l.begin(hdr, true, true)
 		if err != nil {
 			return l.fail(err)
 		}
@@ -143,7 +143,7 @@ func (l *Log) drain() (end int64, err error) {
 // install puts a new last segment into the chain, durably, and then removes those it replaces, which
 // are the last ones. The caller holds both batons and has drained the log.
 func (l *Log) install(hdr record.Header, gone []*segment) error {
-	seg, err := l.begin(hdr, true)
+	seg, err := l.begin(hdr, true, true)
 	if err != nil {
 		return l.fail(err)
 	}

@@ -2,7 +2,7 @@
 //
 // Shape. The stream is a sequence of entries (one whole command, or MULTI to EXEC), which this
 // package never looks into. Append copies an entry into memory and returns the offset behind it;
-// AppendParts borrows a huge one from its caller until it is written.
+// AppendParts borrows a huge one from its caller until it is written, or takes what Lay has written of it ahead.
 // Wait hands everything buffered to the kernel with one write, or to stable storage with one
 // fsync, for all who wait at that moment: whoever finds nobody at work does the work for the rest.
 // On disk the stream is a chain of segment files; package record draws them. A segment says which
@@ -25,7 +25,6 @@
 package wal
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +69,9 @@ type Log struct {
 	written atomic.Int64 // behind the last byte the kernel has; the end of a block
 	synced  atomic.Int64 // behind the last byte on stable storage; the end of a block
 	lastAt  atomic.Int64 // when everything written so far was last known synced, ms
+	ahead   atomic.Int64 // bytes appended and not written that lie in files already
+
+	laidSeq atomic.Uint64 // numbers the files of what is laid ahead
 
 	mu        sync.Mutex
 	buf       buffer
@@ -91,6 +93,8 @@ type Log struct {
 	changes   int           // counts cuts and resets: what a reader opened before no longer holds
 	moved     chan struct{} // closed when readers may go on; nil when no reader waits
 	spare     *spare        // the next segment's file, ready
+	laid      []*Laid       // written ahead, and not part of an entry yet
+	laidBytes int64         // of all entries so far
 	preparing bool
 	closed    bool
 	fsyncTook int64 // duration of the last fsync, ms
@@ -127,16 +131,8 @@ func (l *Log) AppendParts(parts ...[]byte) (end int64, borrows bool) {
 	end = l.end.Load()
 	switch {
 	case l.failed.Load() != nil || n == 0:
-	case n >= l.buf.borrowFrom:
-		l.buf.borrow(&borrowed{slices.Clone(parts), n, end})
-		borrows = true
-	case n > l.buf.payloadMax:
-		l.buf.addLong(&borrowed{slices.Clone(parts), n, end})
 	default:
-		l.buf.room(n, end)
-		for _, p := range parts {
-			l.buf.put(p)
-		}
+		borrows = l.addParts(parts, n, end)
 	}
 	end += int64(n)
 	l.end.Store(end)
@@ -170,7 +166,7 @@ func (l *Log) Reserve(n int) error {
 			return f
 		}
 		end, written := l.end.Load(), l.written.Load()
-		if buffered := end - written; buffered > 0 && buffered+int64(n) > l.o.BufferLimit {
+		if buffered := end - written - l.ahead.Load(); buffered > 0 && buffered+int64(n) > l.o.BufferLimit {
 			if err := l.Wait(end, LevelKernel); err != nil {
 				return err
 			}
@@ -289,6 +285,9 @@ func (l *Log) Close() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, d := range l.laid {
+		d.closeFiles()
+	}
 	for _, s := range append(l.unsynced, l.segments[len(l.segments)-1]) {
 		s.closeFiles()
 	}
@@ -306,6 +305,7 @@ type Stats struct {
 	FsyncMs                     int64 // duration of the last fsync
 	Failures                    int64
 	Pins                        int
+	Laid                        int64 // bytes of entries that were laid ahead
 }
 
 // Stats reads the counters.
@@ -314,7 +314,7 @@ func (l *Log) Stats() Stats {
 	defer l.mu.Unlock()
 	st := Stats{
 		First: l.segments[0].hdr.Start, End: l.End(), Written: l.Written(), Synced: l.Synced(),
-		Segments: len(l.segments), FsyncMs: l.fsyncTook, Failures: l.failures, Pins: len(l.pins),
+		Segments: len(l.segments), FsyncMs: l.fsyncTook, Failures: l.failures, Pins: len(l.pins), Laid: l.laidBytes,
 	}
 	for _, s := range l.segments {
 		st.DiskBytes += s.size

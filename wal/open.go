@@ -90,7 +90,7 @@ func (l *Log) openFresh(dir *directory, from OpenPoint) (*Log, *OpenReport, erro
 	l.setEnd(from.Applied)
 	l.applied, l.history = from.Applied, from.History
 	hdr := l.nextHeader(from.Applied, from.History, 0, 0)
-	seg, err := l.begin(hdr, true)
+	seg, err := l.begin(hdr, true, true)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,7 +118,7 @@ func (l *Log) openChain(dir *directory, ch *chain, rep *OpenReport, from OpenPoi
 		prev, prevSeed = before.hdr.Prev, before.hdr.PrevSeed
 		kept = kept[:len(kept)-1]
 	}
-	seg, err := l.begin(l.nextHeader(rep.End, rep.History, prev, prevSeed), true)
+	seg, err := l.begin(l.nextHeader(rep.End, rep.History, prev, prevSeed), true, true)
 	if err != nil {
 		return nil, nil, err
 	}

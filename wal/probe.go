@@ -47,7 +47,7 @@ func holdsBlock(fs vfs.FS, path string, hdr *record.Header) (bool, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("read log segment %s: %w", path, err)
 	}
-	b, err := record.DecodeBlock(head[:n], hdr.Seed)
+	b, err := hdr.DecodeBlock(head[:n])
 	if errors.Is(err, record.ErrEmpty) || n < record.BlockLen {
 		return false, nil
 	}

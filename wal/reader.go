@@ -173,7 +173,7 @@ func (r *Reader) block(limit int64) (raw []byte, b record.Block, err error) {
 	whole := false // as much was read as the longest block has
 	for want := firstRead(limit - r.off); ; want = readerBytes {
 		if len(r.buf) >= record.BlockLen {
-			if b, err = record.DecodeBlock(r.buf, r.seg.hdr.Seed); err != nil {
+			if b, err = r.seg.hdr.DecodeBlock(r.buf); err != nil {
 				return nil, b, err
 			}
 			if n := record.BlockLen + b.Length; n <= len(r.buf) {
@@ -257,7 +257,7 @@ func (r *Reader) buildIndex() error {
 		if err != nil {
 			return r.why(err)
 		}
-		b, err := record.DecodeBlock(head, seg.hdr.Seed)
+		b, err := seg.hdr.DecodeBlock(head)
 		if err != nil {
 			// The reader comes to this place by itself and says what is wrong with it.
 			break

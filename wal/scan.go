@@ -65,7 +65,7 @@ func scanSegment(w *window, hdr *record.Header, limit, boundary int64) (scan, er
 		if err != nil {
 			return s, err
 		}
-		b, err := record.DecodeBlock(head, hdr.Seed)
+		b, err := hdr.DecodeBlock(head)
 		if errors.Is(err, record.ErrEmpty) {
 			break
 		}
@@ -137,8 +137,8 @@ func search(w *window, hdr *record.Header, pos, low int64) (found, error) {
 					break
 				}
 			}
-			if record.Plausible(b[i:], low, math.MaxInt64-record.MaxPayload) {
-				if blk, err := record.DecodeBlock(b[i:], hdr.Seed); err == nil {
+			if hdr.Plausible(b[i:], low, math.MaxInt64-record.MaxPayload) {
+				if blk, err := hdr.DecodeBlock(b[i:]); err == nil {
 					f.blocks++
 					f.proven, f.end = max(f.proven, blk.Synced), max(f.end, blk.End())
 				}

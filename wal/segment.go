@@ -30,6 +30,8 @@ type segment struct {
 	name string // without directory
 	size int64  // bytes of the file; the writer goes on in the next one before it exceeds this
 
+	grows bool // the file has no more bytes than were written; used by the holder of the write baton
+
 	// The writer and the syncer work at the same time, and a vfs.File takes one of them only, so
 	// each has its own handle. An fsync covers the file, whichever handle wrote.
 	w, s vfs.File
@@ -118,11 +120,14 @@ func (l *Log) nextHeader(start int64, h History, prev uint64, prevSeed record.Se
 	}
 }
 
-// begin makes the file of a new segment. With durable, file, name and header are on stable storage when
-// it returns; without, the next sync of the log sees to that. The caller holds the write baton.
-func (l *Log) begin(hdr record.Header, durable bool) (*segment, error) {
+// begin makes the file of a new segment, of the prepared one if it may. With durable, file, name and header are on stable
+// storage when it returns; without, the next sync of the log sees to that. The caller holds the write baton.
+func (l *Log) begin(hdr record.Header, durable, prepared bool) (*segment, error) {
 	l.mu.Lock()
 	sp := l.spare // stays there until it is renamed: else prepare would take the name
+	if !prepared {
+		sp = nil
+	}
 	size := min(l.o.SegmentBytes, firstSegmentBytes(l.rolls))
 	l.rolls++
 	l.mu.Unlock()
@@ -143,7 +148,9 @@ func (l *Log) begin(hdr record.Header, durable bool) (*segment, error) {
 		if seg.w, seg.s, err = openPair(fs, path); err != nil {
 			return nil, fmt.Errorf("begin log segment %s: %w", seg.name, err)
 		}
+		seg.grows = true
 		if durable && size <= firstSegmentBytes(0) {
+			seg.grows = false
 			if err := writeZeros(seg.w, size); err != nil {
 				seg.closeFiles()
 				return nil, fmt.Errorf("begin log segment %s: %w", seg.name, err)

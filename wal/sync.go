@@ -1,6 +1,9 @@
 package wal
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+)
 
 // waitSynced returns when all bytes before end are on stable storage.
 func (l *Log) waitSynced(end int64) error {
@@ -63,10 +66,8 @@ func (l *Log) syncFiles() error {
 	l.mu.Unlock()
 
 	began := l.o.Now()
-	for _, s := range full {
-		if err := s.s.SyncData(); err != nil {
-			return l.fail(fmt.Errorf("sync log segment %s: %w", s.name, err))
-		}
+	if err := syncFull(full); err != nil {
+		return l.fail(err)
 	}
 	if dir {
 		if err := l.syncDir(); err != nil {
@@ -93,6 +94,32 @@ func (l *Log) syncFiles() error {
 		s.closeFiles()
 	}
 	l.wakeReaders()
+	return nil
+}
+
+// syncFull syncs segments at the same time: of a long entry that was laid ahead there are many, with a header to sync each,
+// and one after the other each would wait for the disk's cache anew.
+func syncFull(full []*segment) error {
+	errs := make([]error, len(full))
+	var all sync.WaitGroup
+	for i, s := range full {
+		one := func() {
+			if err := s.s.SyncData(); err != nil {
+				errs[i] = fmt.Errorf("sync log segment %s: %w", s.name, err)
+			}
+		}
+		if i+1 == len(full) {
+			one()
+			break
+		}
+		all.Go(one)
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

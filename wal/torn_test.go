@@ -143,6 +143,9 @@ func flipLog(t *testing.T, rng *rand.Rand) (files map[string][]byte, m *model, f
 	m = &model{}
 	for i := range 500 {
 		end := m.append(t, l, entry(rng, 1+rng.IntN(500)))
+		if i%50 == 25 {
+			end = m.appendLaid(t, l, rng, entry(rng, 20_000)).end
+		}
 		must(t, l.Wait(end, LevelKernel))
 		if i%10 == 0 {
 			must(t, l.SyncAll())

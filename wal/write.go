@@ -57,16 +57,29 @@ func (l *Log) writeOut() error {
 	for i, c := range chunks {
 		chunks[i] = nil // written chunks of a huge entry need not wait for its end
 		var err error
-		if c.long != nil {
+		switch {
+		case c.long != nil:
 			err = l.writeLong(c.long, synced)
-		} else {
+		case c.laid != nil:
+			err = l.writeLaid(c.laid, c.start)
+		default:
 			err = l.writeChunk(c, synced)
 		}
 		if err != nil {
+			closeLaid(chunks)
 			return l.fail(err)
 		}
 	}
 	return nil
+}
+
+// closeLaid closes the files that the chunks of a log which has failed stand for.
+func closeLaid(chunks []*chunk) {
+	for _, c := range chunks {
+		if c != nil && c.laid != nil {
+			c.laid.closeFiles()
+		}
+	}
 }
 
 // writeLong lays a borrowed entry out in chunks and writes them. It ends early when the log fails meanwhile: the lender
@@ -131,7 +144,7 @@ func (l *Log) roll(start int64) (*segment, error) {
 	l.mu.Lock()
 	hdr := l.nextHeader(start, l.history, old.hdr.Sequence, old.hdr.Seed)
 	l.mu.Unlock()
-	seg, err := l.begin(hdr, false)
+	seg, err := l.begin(hdr, false, !old.hdr.Laid)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +170,9 @@ func (l *Log) mark(flags uint32) error {
 	l.mu.Lock()
 	synced, written := l.synced.Load(), l.written.Load()
 	l.mu.Unlock()
+	if written < l.end.Load() {
+		return nil // maybe in the middle of an entry, where nothing ends; what is to come will say it
+	}
 	if seg.pos+2*record.BlockLen > seg.size && flags&record.Closed == 0 {
 		return nil // the next segment's header will say it
 	}

@@ -3,12 +3,13 @@ package record
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 )
 
 // A segment header says whose stream the segment holds and which segment comes before it:
 //
 //	0    [8]byte   "cairnlog"
-//	8    uint32    format version, 1
+//	8    uint32    format version, 1 or 2
 //	12   uint32    reserved, zero
 //	16   uint64    sequence number, from 1, also the file's name
 //	24   int64     stream offset of the first byte
@@ -25,6 +26,10 @@ import (
 // The start offset is also where the segment before ends, wherever its own blocks end: a cut is
 // a new segment that starts earlier. Of two segments that name the same one before them, the one
 // with the higher sequence number counts. So a cut is one write, and what was cut cannot come back.
+//
+// In a segment of version 2 the starts of blocks count from the segment's own start, and their synced is 0. Its blocks
+// were written before anybody knew where in the stream they would lie: that is said by the header alone, so a file of any
+// size gets its place by one small write.
 const (
 	posMagic      = 0
 	posVersion    = 8
@@ -50,8 +55,9 @@ const (
 	// IDLen is the length of a replication id, 40 hex digits.
 	IDLen = 40
 
-	magic   = "cairnlog"
-	version = 1
+	magic       = "cairnlog"
+	version     = 1
+	versionLaid = 2
 )
 
 var (
@@ -79,6 +85,7 @@ type Header struct {
 	PrevSeed Seed
 	Synced   int64 // stream offset known synced when the header was written
 	History  History
+	Laid     bool // the starts of blocks count from Start: format version 2
 }
 
 // Append appends both copies of the header with their padding, DataAt bytes.
@@ -89,6 +96,9 @@ func (h *Header) Append(dst []byte) []byte {
 	le := binary.LittleEndian
 	copy(b[posMagic:], magic)
 	le.PutUint32(b[posVersion:], version)
+	if h.Laid {
+		le.PutUint32(b[posVersion:], versionLaid)
+	}
 	le.PutUint64(b[posSequence:], h.Sequence)
 	le.PutUint64(b[posFirst:], uint64(h.Start))
 	le.PutUint64(b[posSeed:], uint64(h.Seed))
@@ -120,8 +130,9 @@ func (h *Header) Decode(src []byte) error {
 	if string(src[posMagic:posVersion]) != magic {
 		return &Error{Field: "segment magic", Got: le.Uint64(src[posMagic:]), Want: le.Uint64([]byte(magic)), Rule: "want"}
 	}
-	if v := le.Uint32(src[posVersion:]); v != version {
-		return &Error{Field: "segment version", Got: uint64(v), Want: version, Rule: "want"}
+	v := le.Uint32(src[posVersion:])
+	if v != version && v != versionLaid {
+		return &Error{Field: "segment version", Got: uint64(v), Want: versionLaid, Rule: "limit"}
 	}
 	*h = Header{
 		Sequence: le.Uint64(src[posSequence:]),
@@ -130,6 +141,7 @@ func (h *Header) Decode(src []byte) error {
 		Prev:     le.Uint64(src[posPrev:]),
 		PrevSeed: Seed(le.Uint64(src[posPrevSeed:])),
 		Synced:   int64(le.Uint64(src[posHeadSynced:])),
+		Laid:     v == versionLaid,
 		History: History{
 			ID:      [IDLen]byte(src[posID:]),
 			ID2:     [IDLen]byte(src[posID2:]),
@@ -146,6 +158,27 @@ func (h *Header) Decode(src []byte) error {
 		return &Error{Field: "segment synced offset", Got: uint64(h.Synced), Want: uint64(h.Start), Rule: "limit"}
 	}
 	return nil
+}
+
+// DecodeBlock reads the head of a block of this segment, see DecodeBlock, and gives its start in the stream.
+func (h *Header) DecodeBlock(src []byte) (Block, error) {
+	b, err := DecodeBlock(src, h.Seed)
+	if err != nil || !h.Laid {
+		return b, err
+	}
+	if limit := math.MaxInt64 - h.Start - int64(b.Length); b.Start > limit {
+		return Block{}, &Error{Field: "start offset", Got: uint64(b.Start), Want: uint64(max(0, limit)), Rule: "limit"}
+	}
+	b.Start += h.Start
+	return b, nil
+}
+
+// Plausible is Plausible for a block of this segment, with low and high in the stream.
+func (h *Header) Plausible(src []byte, low, high int64) bool {
+	if h.Laid {
+		low, high = low-h.Start, high-h.Start
+	}
+	return Plausible(src, low, high)
 }
 
 // Follows says whether a segment of history h that starts at start may come behind one of history

@@ -2,8 +2,10 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"hash/crc32"
 	"math"
 	"testing"
 )
@@ -126,6 +128,46 @@ func TestHeaderRoundTrip(t *testing.T) {
 	}
 }
 
+// In a segment of version 2 blocks say where they lie by their distance from its start.
+func TestLaidSegment(t *testing.T) {
+	h := testHeader()
+	h.Laid = true
+	raw := h.Append(nil)
+	if got := hex.EncodeToString(raw[posVersion : posVersion+8]); got != "0200000000000000" {
+		t.Errorf("version and what follows it %s", got)
+	}
+	var again Header
+	if err := again.Decode(raw); err != nil || again != h {
+		t.Errorf("%+v, %v", again, err)
+	}
+	block := Block{Start: 70}.Append(nil, h.Seed, []byte("payload"))
+	if b, err := h.DecodeBlock(block); err != nil || b.Start != h.Start+70 || b.End() != h.Start+77 || b.CheckBody(block, h.Seed) != nil {
+		t.Errorf("%+v, %v", b, err)
+	}
+	for _, c := range []struct {
+		low, high int64
+		want      bool
+	}{{h.Start + 70, h.Start + 70, true}, {0, math.MaxInt64, true}, {h.Start + 71, math.MaxInt64, false}, {0, h.Start + 69, false}, {70, 70, false}} {
+		if got := h.Plausible(block, c.low, c.high); got != c.want {
+			t.Errorf("plausible from %d to %d: %v", c.low, c.high, got)
+		}
+	}
+	for start, good := range map[int64]bool{math.MaxInt64 - 77: true, math.MaxInt64 - 76: false, math.MaxInt64: false} {
+		h.Start = start
+		_, err := h.DecodeBlock(block)
+		var e *Error
+		if (err == nil) != good || err != nil && (!errors.As(err, &e) || e.Field != "start offset") {
+			t.Errorf("segment from %d: %v", start, err)
+		}
+	}
+	b := raw[:HeaderLen]
+	b[posVersion] = 3
+	binary.LittleEndian.PutUint32(b[posSum:], crc32.Checksum(b[:posSum], castagnoli()))
+	if err := again.Decode(b); err == nil {
+		t.Error("a version to come was accepted")
+	}
+}
+
 func TestFollows(t *testing.T) {
 	a := testHeader().History
 	b := History{ID2: a.ID, Offset2: 101}
@@ -170,6 +212,8 @@ func FuzzBlock(f *testing.F) {
 
 func FuzzHeader(f *testing.F) {
 	h := testHeader()
+	f.Add(h.Append(nil)[:HeaderLen])
+	h.Laid = true
 	f.Add(h.Append(nil)[:HeaderLen])
 	f.Add([]byte("cairnlog"))
 	f.Fuzz(func(t *testing.T, src []byte) {
