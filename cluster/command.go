@@ -54,6 +54,9 @@ type CmdSetSlot struct {
 // replicas are to know of it before it is done.
 type CmdCheckSlot CmdSetSlot
 
+// CmdAskEpoch asks whether a member has heard this node's config epoch, and pings it if not: Answer.OK.
+type CmdAskEpoch struct{ ID string }
+
 // CmdQuickSlot is a CmdSetSlot whose answer need not wait for the disk, unless this node claims by it what was not on its
 // way here: the node's log has it, and a start takes it from there, or the cluster tells it anew.
 type CmdQuickSlot CmdSetSlot
@@ -116,6 +119,7 @@ func (CmdDelSlots) cmd()       {}
 func (CmdFlushSlots) cmd()     {}
 func (CmdSetSlot) cmd()        {}
 func (CmdCheckSlot) cmd()      {}
+func (CmdAskEpoch) cmd()       {}
 func (CmdQuickSlot) cmd()      {}
 func (CmdRecallSlot) cmd()     {}
 func (CmdHeedSlot) cmd()       {}

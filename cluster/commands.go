@@ -33,6 +33,8 @@ func (m *Machine) run(now int64, c Cmd) Answer {
 		return m.runSetSlot(now, CmdSetSlot(c), true)
 	case CmdCheckSlot:
 		return m.runCheckSlot(CmdSetSlot(c))
+	case CmdAskEpoch:
+		return m.runAskEpoch(now, c)
 	case CmdRecallSlot:
 		return m.runRecallSlot(now, CmdSetSlot(c))
 	case CmdHeedSlot:

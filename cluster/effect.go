@@ -32,6 +32,7 @@ type Disconnect struct{ Link LinkID }
 type Save struct {
 	Seq   uint64
 	State *State
+	Soon  bool // no client, vote or failover waits for it: it may wait a little, so that more is saved at once
 }
 
 // Route publishes what clients may do here: slots, role or state of the cluster have changed (Machine.View has them).

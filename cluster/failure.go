@@ -116,6 +116,9 @@ func (m *Machine) hearFail(now int64, sender *Peer, id wire.ID) {
 
 // answered notes a pong on the link that this node opened: the only proof that a node is well.
 func (m *Machine) answered(now int64, p *Peer) {
+	if p.PingSent != 0 {
+		p.heard = max(p.heard, p.asked)
+	}
 	p.PongAt, p.PingSent = now, 0
 	switch {
 	case p.any(wire.FlagMaybeFailed):

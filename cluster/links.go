@@ -169,6 +169,9 @@ func (m *Machine) broadcastPong(now int64, onlyReplicas bool, after uint64) {
 func (m *Machine) sendPing(now int64, link LinkID, p *Peer, kind wire.Type, bits wire.MessageFlags) {
 	extended := bits&wire.Extensions != 0 || p != nil && p.KnowsExt
 	if kind != wire.Pong && p != nil && p.out == link {
+		if p.PingSent == 0 {
+			p.asked = m.me.Epoch
+		}
 		p.PingSent = now
 	}
 	m.sendOn(link, m.gossip(now, kind, p, extended), 0)

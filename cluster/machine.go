@@ -38,8 +38,10 @@ type Machine struct {
 	saves   uint64 // last save asked for
 	saved   uint64 // last save known to be durable
 	must    uint64 // last save that something waits for
+	hurry   bool   // somebody waits for it who is not to wait longer than it takes
 	unsaved bool   // something changed since the last save was asked for
 	savedAt uint64 // tick of the last save
+	tell    uint64 // save after which all are told what is saved; 0: none
 
 	told       told     // what may be told of this node: nothing in it can be taken back by a crash
 	saving     []toldBy // what may be told when a save that is under way has ended
@@ -152,6 +154,12 @@ func (m *Machine) Persisted(now int64, seq uint64) []Effect {
 	for len(m.saving) > 0 && m.saving[0].seq <= m.saved {
 		m.told, m.saving = m.saving[0].told, m.saving[1:]
 	}
+	if m.tell != 0 {
+		if m.tell <= m.saved {
+			m.tell = 0
+		}
+		m.broadcastPong(now, false, 0)
+	}
 	return m.settle(now)
 }
 
@@ -172,7 +180,7 @@ func (m *Machine) settle(now int64) []Effect {
 		m.check = false
 		m.evaluate(now)
 	}
-	if m.must > m.saves {
+	if m.must > m.saves && (m.hurry || m.saves == m.saved) { // else Persisted brings it here again, with what comes until then
 		m.save()
 	}
 	if m.reroute {
@@ -217,7 +225,7 @@ func (m *Machine) changed() {
 // for what must wait for it.
 func (m *Machine) afterSave() uint64 {
 	m.changed()
-	m.must = m.saves + 1
+	m.must, m.hurry = m.saves+1, true
 	return m.must
 }
 

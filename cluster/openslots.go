@@ -48,6 +48,7 @@ func (m *Machine) closeWith(p *Peer) {
 	gone := func(_ uint16, other *Peer) bool { return other == p }
 	maps.DeleteFunc(m.slots.migrating, gone)
 	maps.DeleteFunc(m.slots.importing, gone)
+	maps.DeleteFunc(m.slots.given, gone)
 	maps.DeleteFunc(m.slots.taken, func(_ uint16, from takenFrom) bool { return from.peer == p })
 }
 
@@ -104,6 +105,20 @@ func (m *Machine) runSetSlot(now int64, c CmdSetSlot, quick bool) Answer {
 		return m.acceptedSoon()
 	}
 	return m.accepted()
+}
+
+// runAskEpoch is for a slot about to go to a member. What takes it there is the member's next epoch, above all that it has
+// heard of: if it has not heard this node's, an old header of this node claims the slot in a higher one, and redis-server
+// gives it back, and drops its keys.
+func (m *Machine) runAskEpoch(now int64, c CmdAskEpoch) Answer {
+	p := m.member(c.ID)
+	if p == nil || p == m.me || p.failed() || !p.outUp || p.heard >= m.me.Epoch {
+		return Answer{OK: true}
+	}
+	if p.PingSent == 0 {
+		m.ping(now, p)
+	}
+	return Answer{}
 }
 
 // runRecallSlot opens a slot that was this node's already. It has doubted the source's mark for all but a moment: no header
@@ -166,11 +181,14 @@ func (m *Machine) giveSlot(now int64, s uint16, to *Peer, quick bool) (later boo
 	m.slots.unfinished.Clear(s)
 	m.unassign(s)
 	m.assign(s, to)
+	if mine && to != m.me {
+		to.gaveAt = now
+	}
 	switch {
 	case to == m.me && source != nil:
 		// The slot came with its keys. A new epoch makes the claim stronger than that of the node it came from, which
 		// has not been told yet; if another node takes the same epoch at the same time, collision parts them.
-		m.claimImported(now, s, source, quick)
+		m.unhurried(quick, func() { m.claimImported(now, s, source, quick) })
 		return quick
 	case to == m.me:
 		m.gained(m.afterSave())
@@ -180,8 +198,9 @@ func (m *Machine) giveSlot(now int64, s uint16, to *Peer, quick bool) (later boo
 		m.note(Notice, "Configuration change detected. Reconfiguring myself as a replica of %s (%s)", to.ID, to.Nodename)
 		m.becomeReplicaOf(now, to)
 	default:
-		if mine {
-			m.afterSave() // before others hear of it
+		if mine { // before others hear of it
+			m.noteGiven(s, to)
+			m.unhurried(quick, func() { m.afterSave() })
 		}
 		return quick
 	}
@@ -195,14 +214,27 @@ func (m *Machine) giveSlot(now int64, s uint16, to *Peer, quick bool) (later boo
 // quick: clients are served at once. They are sent here by the source already, with ASK; and if a crash takes the claim
 // back, the slot is on its way here again, with all its keys.
 func (m *Machine) claimImported(now int64, s uint16, from *Peer, quick bool) {
-	m.slots.taken[s] = takenFrom{from, takenAgain}
+	m.noteTaken(now, s, from)
 	if !quick {
 		m.gained(m.afterSave())
 	}
 	if m.newEpoch() {
 		m.note(Notice, "configEpoch updated after importing slot %d", s)
 	}
+	if quick {
+		// Once for all slots that come while a save is under way. Word of each, with an epoch of its own, would reach the
+		// others in one heap, and who has such a slot back by then would have to claim it anew for each.
+		m.tell = m.afterSave()
+		return
+	}
 	m.broadcastPong(now, false, m.afterSave())
+}
+
+// unhurried does what has to be saved, if quick at leisure: others hear of it when it is saved, and nobody waits for that.
+func (m *Machine) unhurried(quick bool, f func()) {
+	hurry := m.hurry
+	f()
+	m.hurry = hurry || m.hurry && !quick
 }
 
 // pointImport follows a slot that is to come here, when it goes to a node: what is on its way comes from whoever has the
@@ -241,7 +273,7 @@ func (m *Machine) runHeedSlot(c CmdSetSlot) Answer {
 		// That it comes is kept in mind until the primary's claim is heard: it makes it stronger than the source's first,
 		// and may end before. Its epoch will be the next one: who is to take its place must not stand for a lower one.
 		if from := m.slots.importing[c.Slot]; from != nil {
-			m.slots.taken[c.Slot] = takenFrom{from, takenAgain}
+			m.slots.taken[c.Slot] = takenFrom{peer: from, again: takenAgain}
 			m.raiseCurrentEpoch(m.topEpoch() + 1)
 		}
 		m.assign(c.Slot, p)

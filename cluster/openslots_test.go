@@ -90,6 +90,24 @@ func TestReplicasHaveTheirPrimarysOpenSlots(t *testing.T) {
 	}
 }
 
+// A new epoch of a node is known to another when that one has answered a ping with it; asking pings.
+func TestAskEpoch(t *testing.T) {
+	w := newLab(t, "a 1 0-99", "b 2 100-199", "c 3 200-299")
+	ask := CmdAskEpoch{nameID("b")}
+	w.until(10_000, "b has heard of the first epoch", func() bool { return w.must("a", ask).OK })
+	w.must("a", CmdBumpEpoch{})
+	n := w.nodes["a"]
+	if a, effects := n.Command(w.now, ask); a.OK {
+		t.Error("b is said to have heard of an epoch that was just made")
+	} else {
+		w.do(n, effects)
+	}
+	w.until(50, "b has heard of the new epoch, long before it would be pinged", func() bool { return w.must("a", ask).OK })
+	if !w.must("a", CmdAskEpoch{nameID("x")}).OK {
+		t.Error("a node that is not known is waited for")
+	}
+}
+
 func TestCheckChangesNothing(t *testing.T) {
 	w := newLab(t, "a 1 0-99", "b 2 100-199", "c 3 200-299", "d of a")
 	for _, tc := range []struct {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	"cairn/cluster/nodesconf"
 	"cairn/cluster/wire"
@@ -187,9 +188,9 @@ func savedFlags(f wire.Flags) (flags nodesconf.Flags) {
 // save asks for everything to be made durable.
 func (m *Machine) save() {
 	m.saves++
-	m.unsaved, m.savedAt = false, m.ticks
+	m.effects = append(m.effects, Save{Seq: m.saves, State: m.snapshot(), Soon: !m.hurry})
+	m.unsaved, m.hurry, m.savedAt = false, false, m.ticks
 	m.saving = append(m.saving, toldBy{m.saves, m.self()})
-	m.effects = append(m.effects, Save{Seq: m.saves, State: m.snapshot()})
 }
 
 // saveLazily saves what may be lost in a crash without harm: addresses, suspicions, what other nodes will tell again. The
@@ -216,16 +217,11 @@ func (m *Machine) snapshot() *State {
 		p.at = int32(len(s.Nodes))
 		s.Nodes = append(s.Nodes, m.describe(p))
 	}
-	for from := 0; from < slot.Count; {
-		owner, end := m.slots.owner[from], from+1
-		for end < slot.Count && m.slots.owner[end] == owner {
-			end++
+	for _, run := range m.slots.runsNow() {
+		if run.owner != nil {
+			n := &s.Nodes[run.owner.at]
+			n.Slots = append(n.Slots, run.Range)
 		}
-		if owner != nil {
-			n := &s.Nodes[owner.at]
-			n.Slots = append(n.Slots, slot.Range{First: uint16(from), Last: uint16(end - 1)})
-		}
-		from = end
 	}
 	s.Nodes[m.me.at].Open = append(m.openSlots(), m.takenSlots()...)
 	return s
@@ -247,15 +243,16 @@ func (m *Machine) describe(p *Peer) nodesconf.Node {
 // openSlots lists the slots on their way from or to this node, or its primary, in their order. Of a slot that is both, only that it
 // leaves is told, as in Redis.
 func (m *Machine) openSlots() (open []nodesconf.OpenSlot) {
-	if len(m.slots.migrating)+len(m.slots.importing) == 0 {
-		return nil
+	for s, p := range m.slots.migrating {
+		open = append(open, nodesconf.OpenSlot{Slot: s, Peer: p.ID.String()})
 	}
-	for s := range uint16(slot.Count) {
-		if p := m.slots.migrating[s]; p != nil {
-			open = append(open, nodesconf.OpenSlot{Slot: s, Peer: p.ID.String()})
-		} else if p := m.slots.importing[s]; p != nil {
+	for s, p := range m.slots.importing {
+		if m.slots.migrating[s] == nil {
 			open = append(open, nodesconf.OpenSlot{Slot: s, Importing: true, Peer: p.ID.String()})
 		}
 	}
+	slices.SortFunc(open, compareOpen)
 	return open
 }
+
+func compareOpen(a, b nodesconf.OpenSlot) int { return int(a.Slot) - int(b.Slot) }

@@ -22,8 +22,12 @@ type slotTable struct {
 	unfinished slot.Bitmap
 	sentUnder  map[uint16]uint64    // of migrating: the target's epoch when the move began; not saved
 	taken      map[uint16]takenFrom // at the end of their move to this node, from whom: see taken.go
+	given      map[uint16]*Peer     // at the end of their move from this node, to whom, until it claims them; not saved
 	doubted    map[uint16]int64     // of the two: since when what a primary claims contradicts it, see openslots.go
 	version    uint64               // changes with owner and noClaim
+
+	runs   []slotRun // of equal owners, all slots in rising order; see runsNow
+	runsAt uint64    // version
 
 	shared   *slot.Bitmap // of sharedOf, for headers; never changed
 	sharedOf *Peer
@@ -41,6 +45,30 @@ func slotsIn(b *slot.Bitmap) iter.Seq[uint16] {
 			}
 		}
 	}
+}
+
+// slotRun is slots, next to each other, of one owner; nil: of nobody.
+type slotRun struct {
+	slot.Range
+	owner *Peer
+}
+
+// runsNow gives the table as runs, valid until it changes: a walk over single slots for every view and save would be most of
+// their cost while slots move.
+func (t *slotTable) runsNow() []slotRun {
+	if t.runsAt == t.version {
+		return t.runs
+	}
+	t.runs, t.runsAt = t.runs[:0], t.version
+	for from := 0; from < slot.Count; {
+		owner, end := t.owner[from], from+1
+		for end < slot.Count && t.owner[end] == owner {
+			end++
+		}
+		t.runs = append(t.runs, slotRun{slot.Range{First: uint16(from), Last: uint16(end - 1)}, owner})
+		from = end
+	}
+	return t.runs
 }
 
 // owner gives who has a slot; nil: nobody.
@@ -116,9 +144,14 @@ func (m *Machine) collect(p *Peer, all bool) *slot.Bitmap {
 	if p.Slots == 0 {
 		return b
 	}
-	for s, owner := range &m.slots.owner {
-		if owner == p && (all || !m.slots.noClaim.Has(uint16(s))) {
-			b.Set(uint16(s))
+	for _, run := range m.slots.runsNow() {
+		if run.owner != p {
+			continue
+		}
+		for s := int(run.First); s <= int(run.Last); s++ {
+			if all || !m.slots.noClaim.Has(uint16(s)) {
+				b.Set(uint16(s))
+			}
 		}
 	}
 	return b

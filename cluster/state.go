@@ -31,7 +31,10 @@ type Peer struct {
 	DataAt     int64 // when it was last heard, on any link
 	Created    int64
 	FailedAt   int64
-	VotedAt    int64 // when this node voted for a replica of it
+	VotedAt    int64  // when this node voted for a replica of it
+	gaveAt     int64  // when this node was last told to give it a slot; 0: never
+	asked      uint64 // config epoch of this node in the ping that is unanswered
+	heard      uint64 // that it has heard: it answered a ping with it
 	OrphanedAt int64
 	Offset     int64
 	OffsetAt   int64

@@ -284,7 +284,7 @@ func (m *Machine) hearSlots(now int64, sender *Peer, msg *wire.Message) {
 		m.retarget(sender, msg.ConfigEpoch) // who took over may have no slots to claim
 		m.hearOpen(now, sender, msg)
 	}
-	sends, agrees := m.sendsTo(sender), m.agrees(sender, p, msg.Slots)
+	sends, agrees := m.sendsTo(now, sender), m.agrees(sender, p, msg.Slots)
 	if !agrees && sender.primary() {
 		m.claim(now, sender, msg.ConfigEpoch, msg.Slots)
 	}

@@ -1,9 +1,10 @@
 package cluster
 
 import (
+	"slices"
+
 	"cairn/cluster/nodesconf"
 	"cairn/cluster/wire"
-	"cairn/internal/slot"
 )
 
 // Slots that this primary took, at the end of their move, before the source knew of it. Until the source knows, it claims
@@ -26,11 +27,33 @@ import (
 // takenFrom is of whom a slot was taken.
 type takenFrom struct {
 	peer  *Peer
-	again int // how often it is claimed anew
+	again int   // how often it is claimed anew
+	fresh int64 // until when a header without the slot may be older than the peer's claim to it; 0: none is
 }
 
 // takenAgain is how often at most: each time the source may have got another epoch before it heard of the last claim.
 const takenAgain = 8
+
+// A slot that goes there and back at once: this node gave it to the peer, takes it again, and has not heard of the peer's
+// claim. That comes yet, and headers that the peer made before do not have the slot either. They do not show that it is gone.
+
+// noteGiven keeps in mind that a slot was given to a node.
+func (m *Machine) noteGiven(s uint16, to *Peer) {
+	if m.slots.given == nil {
+		m.slots.given = make(map[uint16]*Peer)
+	}
+	m.slots.given[s] = to
+}
+
+// noteTaken keeps in mind that a slot was taken.
+func (m *Machine) noteTaken(now int64, s uint16, from *Peer) {
+	taken := takenFrom{peer: from, again: takenAgain}
+	if to := m.slots.given[s]; to != nil && to.Shard == from.Shard {
+		taken.fresh = now + m.cfg.NodeTimeout
+	}
+	delete(m.slots.given, s)
+	m.slots.taken[s] = taken
+}
 
 // isBack says that a primary's claim is to be answered, not heeded.
 func (m *Machine) isBack(s uint16, p *Peer) bool {
@@ -53,8 +76,21 @@ func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message, sends bo
 	if m.me.replica() {
 		mine = m.me.Primary
 	}
-	for s := range m.slots.taken {
+	for s, to := range m.slots.given {
+		if to.Shard == sender.Shard && msg.Slots.Has(s) || m.owner(s) != to {
+			delete(m.slots.given, s)
+		}
+	}
+	for s, from := range m.slots.taken {
 		gone := (sender == mine || m.isBack(s, sender)) && !msg.Slots.Has(s)
+		switch {
+		case from.fresh == 0 || sender.Shard != from.peer.Shard:
+		case msg.Slots.Has(s):
+			from.fresh = 0
+			m.slots.taken[s] = from
+		case now < from.fresh:
+			gone = false
+		}
 		if gone || m.owner(s) != mine {
 			delete(m.slots.taken, s)
 			m.changed()
@@ -66,8 +102,12 @@ func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message, sends bo
 	}
 }
 
-// sendsTo says that a slot is on its way from this node to p.
-func (m *Machine) sendsTo(p *Peer) bool {
+// sendsTo says that a slot is on its way from this node to p, or was until just now: between two slots that a tool moves
+// there is a moment in which none is.
+func (m *Machine) sendsTo(now int64, p *Peer) bool {
+	if p.gaveAt != 0 && now-p.gaveAt < m.cfg.NodeTimeout {
+		return true
+	}
 	for _, to := range m.slots.migrating {
 		if to == p {
 			return true
@@ -103,14 +143,15 @@ func (m *Machine) yields(s uint16, p *Peer, epoch uint64) bool {
 
 // takenSlots is what is saved of it.
 func (m *Machine) takenSlots() (open []nodesconf.OpenSlot) {
-	if len(m.slots.taken) == 0 || !m.me.primary() {
+	if !m.me.primary() {
 		return nil
 	}
-	for s := range uint16(slot.Count) {
-		if from, taken := m.slots.taken[s]; taken && m.owner(s) == m.me && m.slots.migrating[s] == nil {
+	for s, from := range m.slots.taken {
+		if m.owner(s) == m.me && m.slots.migrating[s] == nil {
 			open = append(open, nodesconf.OpenSlot{Slot: s, Importing: true, Peer: from.peer.ID.String()})
 		}
 	}
+	slices.SortFunc(open, compareOpen)
 	return open
 }
 
@@ -118,7 +159,7 @@ func (m *Machine) takenSlots() (open []nodesconf.OpenSlot) {
 func (m *Machine) loadTaken() {
 	for s, from := range m.slots.importing {
 		if m.me.primary() && m.owner(s) == m.me {
-			m.slots.taken[s] = takenFrom{from, takenAgain}
+			m.slots.taken[s] = takenFrom{peer: from, again: takenAgain}
 			delete(m.slots.importing, s)
 		}
 	}

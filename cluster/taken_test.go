@@ -148,13 +148,24 @@ func TestWhatCameIsRememberedOverARestart(t *testing.T) {
 }
 
 // Slots go back one by one to where they came from, before the two have heard all of each other. A claim of the first one
-// that comes back is not answered by a higher epoch, which would stand against the next one.
+// that comes back is not answered by a higher epoch, which would stand against the next one; whether the first is on its way
+// still, or the tool has ended its move and not begun the next.
 func TestSlotsGoBackOneByOne(t *testing.T) {
+	for _, last := range []SlotAction{SlotMigrating, SlotNode} {
+		slotsGoBack(t, last)
+	}
+}
+
+func slotsGoBack(t *testing.T, last SlotAction) {
+	t.Helper()
 	s := came(t)
 	s.order(CmdSetSlot{16, SlotImporting, letterID('b').String()})
 	s.order(CmdSetSlot{16, SlotNode, letterID('a').String()})
 	delete(s.data.keys, 15)
 	s.order(CmdSetSlot{15, SlotMigrating, letterID('b').String()})
+	if last == SlotNode {
+		s.order(CmdSetSlot{15, SlotNode, letterID('b').String()})
+	}
 	mine := s.me.Epoch
 	claims := rangeOf(10, 19)
 	claims.Clear(16)
@@ -172,5 +183,86 @@ func TestSlotsGoBackOneByOne(t *testing.T) {
 	}
 	if s.me.Epoch != mine {
 		t.Errorf("epoch %d, want %d as before: b may be taking slot 16 in %d", s.me.Epoch, mine, mine+1)
+	}
+}
+
+// A slot goes there and back before its first claim there was heard: older headers of that node do not have it either.
+func TestSlotThatWentThereAndBackAtOnce(t *testing.T) {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29")
+	s.order(CmdSetSlot{5, SlotMigrating, letterID('b').String()})
+	s.order(CmdSetSlot{5, SlotNode, letterID('b').String()})
+	s.order(CmdSetSlot{5, SlotImporting, letterID('b').String()})
+	s.order(CmdSetSlot{5, SlotNode, letterID('a').String()})
+	s.data.keys[5] = 7
+	s.say('b', s.claims('b', 2, rangeOf(10, 19)))
+	late := rangeOf(10, 19)
+	late.Set(5)
+	effects := s.say('b', s.claims('b', s.me.Epoch+3, late))
+	if s.owner(5) != s.me || len(find[DropSlots](effects)) > 0 {
+		t.Fatalf("the slot is %s's, and its keys go: %v", s.owner(5).ID, find[DropSlots](effects))
+	}
+	s.say('b', s.claims('b', s.p('b').Epoch, rangeOf(10, 19)))
+	if len(s.slots.taken)+len(s.slots.given) != 0 {
+		t.Errorf("b has claimed it and knows that it is gone: taken %v, given %v", s.slots.taken, s.slots.given)
+	}
+}
+
+// Slots that come while a save is under way are saved together, and told together.
+func TestSlotsThatComeFastAreSavedAndToldTogether(t *testing.T) {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29")
+	quick := func(sl uint16) []Effect {
+		t.Helper()
+		s.order(CmdSetSlot{sl, SlotImporting, letterID('b').String()})
+		a, effects := s.Command(s.now, CmdQuickSlot{sl, SlotNode, letterID('a').String()})
+		if a.Err != nil || a.After != 0 {
+			t.Fatalf("%v, and it waits for save %d", a.Err, a.After)
+		}
+		return effects
+	}
+	first := find[Save](quick(10))
+	if len(first) != 1 || !first[0].Soon {
+		t.Fatalf("saves of the first slot: %v", first)
+	}
+	s.slots.importing[11], s.slots.importing[12] = s.p('b'), s.p('b')
+	for sl := range uint16(2) {
+		_, effects := s.Command(s.now, CmdQuickSlot{11 + sl, SlotNode, letterID('a').String()})
+		if n := len(find[Save](effects)); n != 0 {
+			t.Errorf("slot %d: %d saves while one is under way", 11+sl, n)
+		}
+		if n := len(sent(effects, wire.Pong)); n != 0 {
+			t.Errorf("slot %d: %d pongs before it is saved", 11+sl, n)
+		}
+	}
+	claimed := func(effects []Effect) string {
+		t.Helper()
+		told := sent(effects, wire.Pong)
+		if len(told) != 2 {
+			t.Fatalf("%d pongs for 2 peers", len(told))
+		}
+		text := ""
+		for sl := uint16(10); sl <= 12; sl++ {
+			if told[0].Slots.Has(sl) {
+				text += string('a' + rune(sl-10))
+			}
+		}
+		return text
+	}
+	effects := s.Persisted(s.now, first[0].Seq)
+	if got := claimed(effects); got != "a" {
+		t.Errorf("claimed when the first is saved: %s", got)
+	}
+	second := find[Save](effects)
+	if len(second) != 1 {
+		t.Fatalf("%d saves follow", len(second))
+	}
+	if got := claimed(s.Persisted(s.now, second[0].Seq)); got != "abc" {
+		t.Errorf("claimed when all are saved: %s", got)
+	}
+	// A command that waits for its save has it asked for at once, though one is under way.
+	s.slots.importing[13] = s.p('b')
+	s.Command(s.now, CmdQuickSlot{13, SlotNode, letterID('a').String()})
+	_, effects = s.Command(s.now, CmdSave{})
+	if saves := find[Save](effects); len(saves) != 1 || saves[0].Soon {
+		t.Errorf("saves of CLUSTER SAVECONFIG: %v", saves)
 	}
 }

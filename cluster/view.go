@@ -114,30 +114,27 @@ func (m *Machine) viewNode(p *Peer) ViewNode {
 
 // viewSlots fills in who owns what.
 func (m *Machine) viewSlots(v *View) {
-	for from := 0; from < slot.Count; {
-		p, end := m.slots.owner[from], from+1
-		for end < slot.Count && m.slots.owner[end] == p {
-			end++
-		}
-		at := uint16(NoNode)
-		if p != nil {
+	for _, run := range m.slots.runsNow() {
+		at, n := uint16(NoNode), int(run.Last)-int(run.First)+1
+		if p := run.owner; p != nil {
 			at = uint16(p.at)
-			n := &v.Nodes[at]
-			n.Slots = append(n.Slots, slot.Range{First: uint16(from), Last: uint16(end - 1)})
-			v.Assigned += end - from
+			node := &v.Nodes[at]
+			node.Slots = append(node.Slots, run.Range)
+			v.Assigned += n
 			switch {
 			case p.failed():
-				v.SlotsFail += end - from
+				v.SlotsFail += n
 			case p.any(wire.FlagMaybeFailed):
-				v.SlotsPFail += end - from
+				v.SlotsPFail += n
 			default:
-				v.SlotsOK += end - from
+				v.SlotsOK += n
 			}
 		}
-		for s := from; s < end; s++ {
-			v.Owner[s] = at
+		owners := v.Owner[run.First : int(run.Last)+1]
+		owners[0] = at
+		for done := 1; done < n; done *= 2 {
+			copy(owners[done:], owners[:done])
 		}
-		from = end
 	}
 }
 

@@ -258,7 +258,7 @@ func (d *Driver) carryOut(effects []cluster.Effect) (publications []cluster.Deli
 		case cluster.Disconnect:
 			d.forget(e.Link)
 		case cluster.Save:
-			d.saver.want(e.Seq, e.State)
+			d.saver.want(e)
 		case cluster.Deliver:
 			publications = append(publications, e)
 		case cluster.Note:

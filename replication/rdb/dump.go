@@ -68,6 +68,25 @@ func StringLen(payload []byte) (n uint64, isString bool) {
 	return n, true
 }
 
+// PlainString gives the bytes of a value, type byte first, that is a string of less than 4 GiB as it is: neither packed nor a
+// number, and nothing follows it. They are part of body. Any other value is for DecodeValue.
+func PlainString(body []byte) (s []byte, ok bool) {
+	if len(body) < 2 || body[0] != TypeString {
+		return nil, false
+	}
+	n, rest := uint64(body[1]&0x3f), body[2:]
+	switch {
+	case body[1]>>6 == 0:
+	case body[1]>>6 == 1 && len(rest) > 0:
+		n, rest = n<<8|uint64(rest[0]), rest[1:]
+	case body[1] == len32 && len(rest) >= 4:
+		n, rest = uint64(binary.BigEndian.Uint32(rest)), rest[4:]
+	default:
+		return nil, false
+	}
+	return rest, uint64(len(rest)) == n
+}
+
 // DecodeDump checks a payload and hands its value to sink. The error is
 // ErrDumpFooter, one for which errors.Is(err, ErrBadFormat) holds, or the sink's.
 func DecodeDump(payload []byte, sink Sink) error {

@@ -81,6 +81,9 @@ func FuzzDecodeDump(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m := &recorder{}
 		err := DecodeDump(AppendDump(nil, body), m)
+		if s, plain := PlainString(body); plain && (err != nil || m.kind != KindString || !bytes.Equal(s, m.str)) {
+			t.Fatalf("plain string %.60q: decoded it is %v %.60q, %v", s, m.kind, m.str, err)
+		}
 		if err != nil {
 			if !is(err, ErrBadFormat) || m.ended != 0 {
 				t.Fatalf("%v, ended %d times", err, m.ended)
