@@ -213,12 +213,19 @@ func (t *Txn) publishIndex(cur *pending.Set, k *Key) {
 
 // moved says whether another key of the transaction has taken over the rows that k had.
 func (t *Txn) moved(k *Key) bool {
-	for _, other := range t.keys[:t.used] {
-		if other.dirty && other != k && other.Rec.Form == layout.Rows && other.Rec.Gen == k.old.Gen {
-			return true
+	if !t.moves {
+		return false
+	}
+	if t.holders == nil { // in a transaction of many moves each would search all keys
+		t.holders = make(map[uint64]*Key)
+		for _, other := range t.keys[:t.used] {
+			if other.dirty && other.Rec.Form == layout.Rows {
+				t.holders[other.Rec.Gen] = other
+			}
 		}
 	}
-	return false
+	holder := t.holders[k.old.Gen]
+	return holder != nil && holder != k
 }
 
 // recordSize is what a key counts for in its slot's bytes.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"cairn/engine/layout"
 	"cairn/engine/pending"
@@ -78,6 +79,9 @@ type Txn struct {
 	fresh   []uint64 // generations given out by this transaction
 	adopted []*Staged
 
+	moves   bool            // Move was called
+	holders map[uint64]*Key // at the commit after a Move: changed keys by the generation of their rows; nil: not asked yet
+
 	pieceDrops []drop // of values of fields that no row names any more
 
 	seen int64 // see TakeSeen
@@ -108,10 +112,17 @@ func (t *Txn) Begin(slots []uint16, write bool, nowMs int64) {
 // BeginAll is Begin on every slot.
 func (t *Txn) BeginAll(write bool, nowMs int64) { t.Begin(t.s.allSlots, write, nowMs) }
 
-const arenaKept = 64 << 10
+// What a transaction keeps for its next use, in bytes and in keys. One command may have named a million.
+const (
+	arenaKept = 64 << 10
+	keysKept  = 1024
+)
 
 func (t *Txn) reset() {
 	t.used, t.nlogged, t.dirty, t.purged = 0, 0, 0, 0
+	if len(t.keys) > keysKept {
+		t.keys, t.byName = nil, nil
+	}
 	clear(t.byName)
 	if cap(t.arena) > arenaKept {
 		t.arena = nil
@@ -128,11 +139,13 @@ func (t *Txn) reset() {
 	clear(t.adopted)
 	t.events, t.adopted, t.fresh = t.events[:0], t.adopted[:0], t.fresh[:0]
 	t.pieceDrops = t.pieceDrops[:0]
+	t.moves, t.holders = false, nil
 }
 
-// Large says that the transaction still holds much of its last use: long arguments that others gave it, or values read.
+// Large says that the transaction still holds much of its last use: long arguments that others gave it, values read, or
+// many keys.
 func (t *Txn) Large() bool {
-	return len(t.long) > 0 || cap(t.arena) > arenaKept || cap(t.entry) > arenaKept
+	return len(t.long) > 0 || len(t.keys) > keysKept || cap(t.arena) > arenaKept || cap(t.entry) > arenaKept
 }
 
 // Forget lets go of all that, if the transaction is not open.
@@ -173,11 +186,16 @@ func (t *Txn) Key(name []byte) (*Key, error) { return t.lookup(name, true) }
 func (t *Txn) KeyNoTouch(name []byte) (*Key, error) { return t.lookup(name, false) }
 
 func (t *Txn) lookup(name []byte, touch bool) (*Key, error) {
-	h := layout.Hash(name)
+	k, err := t.load(layout.Hash(name), name, touch)
+	if err == nil && t.passed(&k.Rec) {
+		t.hide(k)
+	}
+	return k, err
+}
+
+// load is lookup without the look at the deadline.
+func (t *Txn) load(h uint64, name []byte, touch bool) (*Key, error) {
 	if k := t.known(h, name); k != nil {
-		if t.passed(&k.Rec) {
-			t.hide(k)
-		}
 		return k, nil
 	}
 	k := t.newKey()
@@ -189,7 +207,7 @@ func (t *Txn) lookup(name []byte, touch bool) (*Key, error) {
 		t.used--
 		return nil, err
 	}
-	if t.byName != nil {
+	if len(t.byName) > 0 { // else known begins it when there are more
 		t.byName[string(name)] = k
 	}
 	if k.Rec.Type == 0 {
@@ -197,9 +215,6 @@ func (t *Txn) lookup(name []byte, touch bool) (*Key, error) {
 	}
 	k.old = k.Rec
 	k.oldSize = recordSize(k)
-	if t.passed(&k.Rec) {
-		t.hide(k)
-	}
 	return k, nil
 }
 
@@ -307,6 +322,7 @@ func (t *Txn) Move(src, dst *Key) error {
 		t.SetValue(dst, v)
 	}
 	dst.Rec = src.Rec
+	t.moves = true
 	t.Put(dst)
 	src.Rec = layout.Record{}
 	src.value, src.setVal = nil, false
@@ -359,10 +375,6 @@ func (t *Txn) forget() {
 }
 
 func (t *Txn) checkLocked(slot uint16) {
-	for _, s := range t.slots {
-		if s == slot {
-			return
-		}
-	}
-	invariant.Check(false, "slot %d is not locked, only %d others are", slot, len(t.slots))
+	_, locked := slices.BinarySearch(t.slots, slot)
+	invariant.Check(locked, "slot %d is not locked, only %d others are", slot, len(t.slots))
 }

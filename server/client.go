@@ -13,6 +13,7 @@ import (
 	"cairn/replication"
 	"cairn/server/command"
 	"cairn/server/pubsub"
+	"cairn/wal"
 )
 
 // client is one connection. What its own goroutine alone touches has no lock; what CLIENT LIST and CLIENT KILL
@@ -40,6 +41,7 @@ type client struct {
 	closing      bool           // close after the replies are sent
 	long         []*spill.Bytes // arguments of the command that arrives or runs, see longargs.go
 	longLost     error          // why one of them is not there
+	laid         []*wal.Laid    // those of the command that runs which are in the log's files already, see layahead.go
 	arrivedBytes int64          // about what came since the last reply
 	arrived      int64          // the log offset behind what RESTORE-ASKING brought last; 0: its reply has been sent
 	writeLimited bool           // a deadline is set for writes
@@ -75,6 +77,7 @@ type client struct {
 	unparsed        atomic.Int64 // bytes in it that are no argument yet
 	outBuffer       atomic.Int64 // bytes of room for replies
 	held            atomic.Int64 // what it adds to clientMemory.buffers, but for push
+	kept            atomic.Int64 // what of that stays when the command under way is done, see keeps
 	waiting         atomic.Bool  // held back by CLIENT PAUSE
 	noEvict         atomic.Bool
 	noTouch         atomic.Bool

@@ -30,7 +30,10 @@ import (
 //
 // There the overhead does not count: maxclients bounds it, and a thousand idle connections would use up the share of the
 // smallest budget. Nor does what one client holds, the one that has the turn or else the largest: a command may be longer
-// than all others may hold together, and comes on top of the budget.
+// than all others may hold together, and comes on top of the budget. What a client keeps from command to command is no
+// part of one, names listened to and watched and the bookkeeping of commands since MULTI: who has more of that than all
+// may hold goes, whoever it is. This is looked at whenever a client has gathered keptStep more of it, not only when it
+// stops sending.
 //
 // All sizes are bytes.
 type clientMemory struct {
@@ -39,6 +42,10 @@ type clientMemory struct {
 
 	soft, hard atomic.Int64
 	strict     atomic.Bool // maxmemory-clients is set: soft and hard are the same
+
+	running atomic.Int64 // of commands with many arguments that run
+	telling sync.Mutex
+	room    int64 // what the collector was told of last
 
 	turn   turnQueue
 	rested atomic.Int64 // when idle clients were made to rest last, Unix milliseconds
@@ -57,6 +64,8 @@ const (
 	evictionsEvery   = 100 * time.Millisecond
 	restEvery        = 50 * time.Millisecond
 	lookEvery        = 5 * time.Millisecond
+	keptStep         = 256 << 10 // bytes
+	keptLook         = 1024      // names of one command
 )
 
 func (m *clientMemory) init() {
@@ -132,19 +141,42 @@ func (m *clientMemory) lookAgain() {
 	}
 }
 
-// relieveLoop closes clients for those who cannot, and lets the collector know what connections take beside the budget:
-// it would work without end to make up for them.
+// Of a command with many arguments the node keeps manyRoom bytes for each while it runs: what was read of its keys.
+const (
+	manyArgs = 4096
+	manyRoom = 384
+)
+
+// enterMany counts the room of a command of so many arguments, of which the collector hears at once.
+func (s *Server) enterMany(args int) (done func()) {
+	room := int64(args) * manyRoom
+	s.memory.running.Add(room)
+	s.tellCollector(true)
+	return func() { s.memory.running.Add(-room) } // the next tick takes the collector's room back
+}
+
+// tellCollector lets the collector know what connections and the commands under way take beside the budget: it would work
+// without end to make up for what cannot be freed. With rise it may have more room, and not less.
+func (s *Server) tellCollector(rise bool) {
+	m := &s.memory
+	m.telling.Lock()
+	defer m.telling.Unlock()
+	want := m.count.Load()*clientOverhead + m.running.Load() + max(0, m.buffers.Load()-m.soft.Load())
+	if want == m.room || rise && want < m.room {
+		return
+	}
+	m.room = want
+	debug.SetMemoryLimit(engine.GoMemoryLimit(s.cfg.V.MemoryBudget.Load()) + want)
+}
+
+// relieveLoop closes clients for those who cannot, and keeps the collector's room up to date.
 func (s *Server) relieveLoop() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	base, given := engine.GoMemoryLimit(s.cfg.V.MemoryBudget.Load()), int64(0)
 	for {
 		select {
 		case <-tick.C:
-			if more := s.memory.count.Load() * clientOverhead; more != given {
-				given = more
-				debug.SetMemoryLimit(base + given)
-			}
+			s.tellCollector(false)
 		case <-s.stop:
 			return
 		case <-s.memory.kick:
@@ -157,6 +189,7 @@ func (s *Server) relieveLoop() {
 type holder struct {
 	c    *client
 	size int64
+	kept int64 // of size, what is no part of a command
 	used int64 // when it last ran a command, Unix milliseconds
 }
 
@@ -189,6 +222,15 @@ func (s *Server) relieve(who *client, more int64) {
 	total := m.total() + more - idle
 	slices.SortFunc(all, func(a, b holder) int { return b.compare(a, strict) })
 	if !strict {
+		keepsMuch := func(h holder) bool {
+			if h.kept < m.hard.Load() {
+				return false
+			}
+			total -= h.size
+			s.evict(h, 1)
+			return true
+		}
+		all = slices.DeleteFunc(all, keepsMuch)
 		// One is spared: the owner of the turn, which is on its way through, or else the one that holds most.
 		spared := slices.IndexFunc(all, func(h holder) bool { return h.c == m.turn.owner.Load() })
 		if spared = max(spared, 0); len(all) > 0 {
@@ -232,7 +274,7 @@ func (l *clientList) holders(strict bool, who *client, more int64) (all []holder
 			}
 		}
 		if !c.noEvict.Load() {
-			all = append(all, holder{c, size, c.lastUsed.Load()})
+			all = append(all, holder{c, size, c.kept.Load(), c.lastUsed.Load()})
 		}
 	}
 	return all, idle
@@ -299,11 +341,27 @@ func (c *client) account() bool {
 	in, out := int64(c.framer.MemoryBytes()), int64(cap(c.w.Buf)+cap(c.part.Buf))
 	set(&c.inBuffer, in)
 	set(&c.outBuffer, out)
-	n := in + out + c.multi.bytes + c.multi.watchBytes
-	if c.subscribed() {
-		n += c.subs.Bytes()
+	kept := c.keeps()
+	set(&c.kept, kept)
+	return c.hold(in + out + c.multi.bytes + kept)
+}
+
+// keeps is what the connection keeps from command to command: names listened to and watched, and what the commands since
+// MULTI take beside their arguments.
+func (c *client) keeps() int64 { return c.multi.queueBytes + c.multi.watchBytes + c.subs.Bytes() }
+
+// accountKept is account within a command, which may hold locks: others close who has to go.
+func (c *client) accountKept() bool {
+	kept := c.keeps()
+	more := kept - c.kept.Swap(kept)
+	if c.killed.Load() {
+		return false
 	}
-	return c.hold(n)
+	c.held.Add(more)
+	if c.s.memory.add(more) {
+		c.s.memory.relieveLater()
+	}
+	return true
 }
 
 // expect is account for room to read into that is about to be made. Where there is too little left, others go before this

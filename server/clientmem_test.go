@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -261,4 +263,87 @@ func TestTurnQueue(t *testing.T) {
 	if q.owner.Load() != nil || len(q.line) != 0 {
 		t.Error("the line is not empty")
 	}
+}
+
+// What a client keeps from command to command is bounded though it is alone and never stops sending: names that it
+// listens to and watches, and the bookkeeping of a transaction.
+func TestKeptMemory(t *testing.T) {
+	const hard, slack = 3 << 19, 12 << 20
+	names := func(word string, from, n int) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "*%d\r\n$%d\r\n%s\r\n", n+1, len(word), word)
+		for i := from; i < from+n; i++ {
+			fmt.Fprintf(&b, "$12\r\nname%08d\r\n", i)
+		}
+		return b.String()
+	}
+	inParts := func(word string) (all string) {
+		for i := range 200 {
+			all += names(word, i*1000, 1000)
+		}
+		return all
+	}
+	for name, sent := range map[string]string{
+		"subscribe":         inParts("SUBSCRIBE"),
+		"psubscribe":        inParts("PSUBSCRIBE"),
+		"watch":             inParts("WATCH"),
+		"multi":             "MULTI\r\n" + strings.Repeat("PING\r\n", 400_000),
+		"subscribe at once": names("SUBSCRIBE", 0, 200_000),
+		"watch at once":     names("WATCH", 0, 200_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := startServer(t)
+			limitClients(n, 1<<20, hard)
+			conn, err := net.Dial("tcp", n.Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
+			go func() { _, _ = io.WriteString(conn, sent) }() // it is closed before it has read all of it
+			if !closed(conn) {
+				t.Fatal("the client was not closed")
+			}
+			evicted := regexp.MustCompile(`Evicting client: .*tot-mem=(\d+)`).FindStringSubmatch(n.log.String())
+			if evicted == nil {
+				t.Fatal("the log does not tell why")
+			}
+			if held, _ := strconv.Atoi(evicted[1]); held < hard || held > hard+slack+len(sent) {
+				t.Errorf("it held %d bytes, the limit is %d", held, hard)
+			}
+			testkit.Eventually(t, 20*time.Second, func() bool { return n.memory.all() == 0 }, "nothing to be counted")
+		})
+	}
+}
+
+// The arguments of a transaction are a command's: they may be longer than what all others may hold.
+func TestLongestTransactionAlone(t *testing.T) {
+	n := startServer(t)
+	limitClients(n, 1<<20, 3<<19)
+	c := n.dial(t)
+	c.Do("WATCH", "k")
+	c.Do("MULTI")
+	for range 8 {
+		if got := c.Do("SET", "k", strings.Repeat("v", 1<<20)).Raw; got != "+QUEUED\r\n" {
+			t.Fatalf("SET: %.100q", got)
+		}
+	}
+	if got := c.Do("EXEC").Raw; got != "*8\r\n"+strings.Repeat("+OK\r\n", 8) {
+		t.Errorf("EXEC: %.100q", got)
+	}
+	if got := n.memory.evicted.Load(); got != 0 {
+		t.Errorf("%d clients were closed", got)
+	}
+}
+
+// A command with many arguments is memory that no collection frees: the collector is told at once, and told when it ends.
+func TestCollectorHearsOfManyArguments(t *testing.T) {
+	n := startServer(t)
+	before := debug.SetMemoryLimit(-1)
+	done := n.enterMany(100_000)
+	if got := debug.SetMemoryLimit(-1) - before; got < 100_000*manyRoom {
+		t.Errorf("its limit rose by %d bytes, want %d and more", got, 100_000*manyRoom)
+	}
+	done()
+	testkit.Eventually(t, 20*time.Second, func() bool { return debug.SetMemoryLimit(-1) < before+100_000*manyRoom }, "the limit to fall")
 }

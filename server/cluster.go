@@ -161,6 +161,11 @@ const (
 	forgetFor      = 60000 // ms, as in Redis
 )
 
+const (
+	busAbove = 10000 // the bus listens that far above the port of clients
+	maxPort  = 65535
+)
+
 // busListens is the port of the bus. It stays where it is when the port of clients is changed.
 func (s *Server) busListens() int {
 	if s.bus != nil {
@@ -169,7 +174,7 @@ func (s *Server) busListens() int {
 	if p := s.cfg.V.ClusterPort.Load(); p != 0 {
 		return int(p)
 	}
-	return int(s.cfg.V.Port.Load()) + 10000
+	return int(s.cfg.V.Port.Load()) + busAbove
 }
 
 // busPort is where the cluster bus of this node is said to be.
@@ -243,6 +248,15 @@ func (d clusterData) SlotKeys(slot uint16) int64 {
 
 // clusterDo runs a command of the cluster and gives its error as a reply.
 func (s *Server) clusterDo(x *command.Ctx, c cluster.Cmd) (cluster.Answer, error) {
+	return s.clusterRun(x, func() cluster.Answer { return s.bus.Do(c) })
+}
+
+// clusterAsk is clusterDo for a command that changes nothing: there is nothing to wait for.
+func (s *Server) clusterAsk(x *command.Ctx, c cluster.Cmd) (cluster.Answer, error) {
+	return s.clusterRun(x, func() cluster.Answer { return s.bus.Post(c) })
+}
+
+func (s *Server) clusterRun(x *command.Ctx, run func() cluster.Answer) (cluster.Answer, error) {
 	if err := s.inCluster(); err != nil {
 		return cluster.Answer{}, err
 	}
@@ -251,7 +265,7 @@ func (s *Server) clusterDo(x *command.Ctx, c cluster.Cmd) (cluster.Answer, error
 		// committed, and run again and again.
 		return cluster.Answer{}, command.Reply("ERR the cluster cannot be changed inside a transaction that has keys")
 	}
-	ans := s.bus.Do(c)
+	ans := run()
 	switch {
 	case errors.Is(ans.Err, net.ErrClosed):
 		clientOf(x).closing = true // the node ends: whether the change will be found again is not known

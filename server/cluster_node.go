@@ -25,9 +25,16 @@ func (n *clusterNode) Route(v *cluster.View) {
 
 // revokeChannels ends the subscriptions to shard channels of slots whose data is not here any more.
 func (n *clusterNode) revokeChannels(before, now *engine.Routing) {
-	for sl := range slot.Count {
-		if before.Slots[sl]&engine.SlotOwned != 0 && now.Slots[sl]&engine.SlotOwned == 0 {
-			n.s.revokeShardChannels(uint16(sl))
+	const part = 64 // most of them are the same, and compared at once
+	for at := 0; at < slot.Count; at += part {
+		was, is := (*[part]engine.SlotState)(before.Slots[at:]), (*[part]engine.SlotState)(now.Slots[at:])
+		if *was == *is {
+			continue
+		}
+		for i := range was {
+			if was[i]&^is[i]&engine.SlotOwned != 0 {
+				n.s.revokeShardChannels(uint16(at + i))
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ const nodeTime = "3000"
 // clusterWait is longer than anything takes that a cluster does by itself.
 const clusterWait = 40 * time.Second
 
-func startNodes(t *testing.T, n int, more ...string) (nodes []*testNode, conns []*testkit.Conn) {
+func startNodes(t testing.TB, n int, more ...string) (nodes []*testNode, conns []*testkit.Conn) {
 	t.Helper()
 	for range n {
 		node := startServer(t, append([]string{"cluster-enabled yes", "cluster-node-timeout " + nodeTime}, more...)...)
@@ -45,7 +45,7 @@ func again(t *testing.T, n *testNode) (*testNode, *testkit.Conn) {
 	return next, next.dial(t)
 }
 
-func mustOK(t *testing.T, c *testkit.Conn, words ...string) {
+func mustOK(t testing.TB, c *testkit.Conn, words ...string) {
 	t.Helper()
 	if got := c.Do(words...).Raw; got != "+OK\r\n" {
 		t.Fatalf("%v: got %q", words, got)
@@ -54,7 +54,7 @@ func mustOK(t *testing.T, c *testkit.Conn, words ...string) {
 
 // join makes one cluster of nodes, the slots in equal parts on the first primaries of them, and each other one a replica
 // of the first, the second ...
-func join(t *testing.T, nodes []*testNode, conns []*testkit.Conn, primaries int) {
+func join(t testing.TB, nodes []*testNode, conns []*testkit.Conn, primaries int) {
 	t.Helper()
 	for i, c := range conns {
 		if i < primaries {

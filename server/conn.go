@@ -152,6 +152,9 @@ func (c *client) runBuffered() bool {
 		if c.killed.Load() || c.after != nil && !c.runAfter() {
 			return false
 		}
+		if c.keeps()-c.kept.Load() >= keptStep && !c.account() {
+			return false
+		}
 		if len(c.w.Buf) >= c.gather() || c.ctx.Streams() > 0 || c.push.holding {
 			if !c.flush() {
 				return false

@@ -172,6 +172,9 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 		c.wakeSubscribers() // this one may take its time
 	}
 	c.lastCmd.Store(cmd)
+	if len(args) > manyArgs {
+		defer s.enterMany(len(args))()
+	}
 	began, errs := c.stamp, c.ctx.Failed
 	s.execute(c, cmd, args)
 	if len(c.ctx.Expired) > 0 {
@@ -230,6 +233,10 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 	if stage {
 		defer s.endStaged(c)
 	}
+	lay := write && s.layable(args)
+	if lay {
+		defer c.endLaid()
+	}
 	for {
 		s.pause.wait(c, write || cmd.Is(command.MayReplicate))
 		if write {
@@ -238,9 +245,8 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 				return
 			}
 		}
-		if stage && s.redirectArgs(c, s.store.Routing(), cmd, args) == "" {
-			c.prepare(s, cmd, args, s.clock())
-			if err := c.ctx.Stage(); err != nil {
+		if (stage || lay) && s.redirectArgs(c, s.store.Routing(), cmd, args) == "" {
+			if err := s.beforeLocks(c, cmd, args, stage, lay && len(c.laid) == 0); err != nil {
 				c.fail(err)
 				return
 			}
@@ -252,6 +258,21 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 			s.closeStaged(c)
 		}
 	}
+}
+
+// beforeLocks does what a command with much in its arguments can do before it takes its locks. What is staged may be
+// made of what keys hold now, so it comes last.
+func (s *Server) beforeLocks(c *client, cmd *command.Command, args [][]byte, stage, lay bool) error {
+	if lay {
+		if err := s.layAhead(c, cmd, args); err != nil {
+			return err
+		}
+	}
+	if !stage {
+		return nil
+	}
+	c.prepare(s, cmd, args, s.clock())
+	return c.ctx.Stage()
 }
 
 // closeStaged lets go of values that were staged for a command that is to be tried again; endStaged, when it is done

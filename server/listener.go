@@ -38,6 +38,40 @@ func (s *Server) listen() error {
 	return nil
 }
 
+// checkBusPort refuses a port that the cluster bus cannot have, before anything is opened or made. The bus itself opens when
+// the data is there.
+func (s *Server) checkBusPort() error {
+	if !s.ClusterEnabled() {
+		return nil
+	}
+	port := s.busListens()
+	if port > maxPort {
+		return fmt.Errorf("port %d is too high for a cluster: the cluster bus listens %d above it, and the highest port is %d, so port can be at most %d; "+
+			"cluster-port puts the bus elsewhere", s.cfg.V.Port.Load(), port-int(s.cfg.V.Port.Load()), maxPort, maxPort-busAbove)
+	}
+	for _, b := range s.cfg.V.Bind.Load() {
+		network, address := tcpAddress(strings.TrimPrefix(b, "-"), port)
+		l, err := listenReuse(network, address)
+		if err == nil {
+			err = l.Close()
+		}
+		if errors.Is(err, unix.EADDRINUSE) {
+			return fmt.Errorf("cluster bus: %w", listenError(b, port, err))
+		}
+	}
+	return nil
+}
+
+// tcpAddress is an address of bind as the net package wants it.
+func tcpAddress(host string, port int) (network, address string) {
+	network = "tcp4"
+	if strings.Contains(host, ":") {
+		network = "tcp6"
+	}
+	host = strings.TrimSuffix(strings.Replace(host, "::*", "::", 1), "*")
+	return network, net.JoinHostPort(host, strconv.Itoa(port))
+}
+
 func (s *Server) listenTCP(binds []string, port int) error {
 	if len(binds) == 0 {
 		return nil // bind "" means nowhere
@@ -45,12 +79,7 @@ func (s *Server) listenTCP(binds []string, port int) error {
 	opened := 0
 	for _, b := range binds {
 		host, optional := strings.CutPrefix(b, "-")
-		network := "tcp4"
-		if strings.Contains(host, ":") {
-			network = "tcp6"
-		}
-		host = strings.TrimSuffix(strings.Replace(host, "::*", "::", 1), "*")
-		l, err := listenReuse(network, net.JoinHostPort(host, strconv.Itoa(port)))
+		l, err := listenReuse(tcpAddress(host, port))
 		if err != nil {
 			if optional && missingAddress(err) {
 				continue

@@ -246,14 +246,11 @@ func (m *move) open() error {
 		if err := m.begin(false, m.s.clock()); err != nil {
 			return err
 		}
-		if err := m.find(); err != nil {
+		if err := m.find(!counted); err != nil {
 			m.c.txn.End()
 			return err
 		}
-		if !counted {
-			m.count()
-			counted = true
-		}
+		counted = true
 		if len(m.keys) == 0 {
 			_, _ = m.c.txn.Commit() // it has nothing but events of missed keys
 			m.s.events.deliver(m.s)
@@ -278,23 +275,17 @@ func (m *move) open() error {
 	return nil
 }
 
-// count counts the keys as read, found and missed.
-func (m *move) count() {
-	for _, name := range m.want.Keys {
-		if k, err := m.c.txn.KeyNoTouch(name); err == nil {
-			m.x.CountRead(k)
-		}
-	}
-}
-
-// find lists the keys that exist.
-func (m *move) find() error {
+// find lists the keys that exist. count: they are counted as read, found and missed.
+func (m *move) find(count bool) error {
 	m.keys, m.names = m.keys[:0], nil
 	whole := 0
 	for _, name := range m.want.Keys {
 		k, err := m.c.txn.Key(name)
 		if err != nil {
 			return err
+		}
+		if count {
+			m.x.CountRead(k)
 		}
 		m.expired = m.expired || k.Expired()
 		if k.Exists() {
@@ -435,6 +426,7 @@ func (m *move) deleteKeys(part []int) (end int64, err error) {
 	txn := m.c.txn
 	gone, names := make([][]byte, 0, len(part)), make([]string, 0, len(part))
 	keys, bytes := int64(0), int64(0)
+	last := uint64(0)
 	for _, i := range part {
 		k := &m.keys[i]
 		key, err := txn.Key(k.name)
@@ -449,6 +441,7 @@ func (m *move) deleteKeys(part []int) (end int64, err error) {
 		txn.Event('g', "del", k.name)
 		gone, names = append(gone, k.name), append(names, m.names[i])
 		keys, bytes = keys+1, bytes+int64(k.bytes)
+		last = max(last, key.Hash)
 	}
 	if len(gone) == 0 {
 		return txn.End(), nil
@@ -466,6 +459,7 @@ func (m *move) deleteKeys(part []int) (end int64, err error) {
 		}
 	}
 	if err == nil {
+		m.s.hints.emptied(m.slots[0], last)
 		m.s.moves.keysOut.Add(keys)
 		m.s.moves.bytesOut.Add(bytes)
 	}

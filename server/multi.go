@@ -15,11 +15,20 @@ type multiState struct {
 	failed bool // a command was refused: EXEC answers EXECABORT
 	locks  bool // EXEC runs, and holds slots
 	queue  []queued
-	bytes  int64
+	bytes  int64 // of their arguments
 	watch  []watched
+
+	queueBytes int64 // about what queue takes beside them
 
 	watchBytes int64 // about what watch takes
 }
+
+// queuedOverhead is about what a queued command costs beside its arguments, queuedArgument what each of them does beside
+// what argBytes counts.
+const (
+	queuedOverhead = 80
+	queuedArgument = 16
+)
 
 type queued struct {
 	cmd  *command.Command
@@ -33,7 +42,7 @@ func (m *multiState) flagError() {
 }
 
 func (m *multiState) reset() {
-	m.active, m.failed, m.locks, m.queue, m.bytes = false, false, false, nil, 0
+	m.active, m.failed, m.locks, m.queue, m.bytes, m.queueBytes = false, false, false, nil, 0, 0
 }
 
 // runsInsideMulti names what is executed at once although a transaction is being gathered.
@@ -51,7 +60,7 @@ func (s *Server) queue(c *client, cmd *command.Command, args [][]byte) {
 	m.bytes += int64(argBytes(args))
 	if limit := s.cfg.V.ClientQueryBuffer.Load(); m.bytes > limit {
 		c.w.Error("ERR transaction too big: its commands exceed client-query-buffer-limit")
-		m.failed, m.queue = true, nil
+		m.failed, m.queue, m.queueBytes = true, nil, 0
 		return
 	}
 	if text := s.redirectArgs(c, s.store.Routing(), cmd, args); text != "" {
@@ -66,6 +75,7 @@ func (s *Server) queue(c *client, cmd *command.Command, args [][]byte) {
 		own[i] = whole[at:len(whole):len(whole)]
 	}
 	m.queue = append(m.queue, queued{cmd, own})
+	m.queueBytes += queuedOverhead + int64(len(args))*queuedArgument
 	c.queued.Store(int32(len(m.queue)))
 	c.queuedBytes.Store(m.bytes)
 	c.w.Simple("QUEUED")

@@ -31,6 +31,10 @@ func (s *Server) open() error {
 	s.findRecoverySize(base)
 	debug.SetMemoryLimit(engine.GoMemoryLimit(s.cfg.V.MemoryBudget.Load()))
 	eo, wo := s.storeOptions(base)
+	forget, err := s.wantStore(eo.Dir, wo.Dir)
+	if err != nil {
+		return err
+	}
 	if err := s.loadCluster(); err != nil {
 		return err
 	}
@@ -39,6 +43,7 @@ func (s *Server) open() error {
 		return err
 	}
 	if err := s.openLog(wo, opened); err != nil {
+		forget()
 		return errors.Join(err, store.Abandon())
 	}
 	replayBegan := time.Now()
@@ -55,7 +60,7 @@ func (s *Server) open() error {
 		return errors.Join(err, store.Abandon(), s.wal.Close())
 	}
 	store.SetEffects(s)
-	s.recallSlots()
+	s.recallSlots(store)
 	routing := &engine.Routing{}
 	if s.bus != nil {
 		routing = routingOf(s.bus.View())
@@ -107,16 +112,57 @@ func (s *Server) storeOptions(base string) (eo engine.Options, wo wal.Options) {
 	return eo, wo
 }
 
+// wantStore refuses a log without its store before anything is made where that is to be put back. A store whose log is missing
+// is known when both are open: forget then removes the empty folder that this has made.
+func (s *Server) wantStore(store, log string) (forget func(), err error) {
+	forget = func() {}
+	if _, err := s.listData(log); errors.Is(err, os.ErrNotExist) {
+		forget = func() { _ = s.removeData(log) } // what is not empty stays
+	}
+	if names, err := s.listData(store); err == nil && len(names) > 0 {
+		return forget, nil
+	}
+	return forget, s.wantNoLog(log)
+}
+
+// listData returns the names in a folder of the data.
+func (s *Server) listData(dir string) ([]string, error) {
+	if s.fs != nil {
+		return s.fs.List(dir)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+func (s *Server) removeData(path string) error {
+	if s.fs != nil {
+		return s.fs.Remove(path)
+	}
+	return os.Remove(path)
+}
+
+// wantNoLog returns an error when there is a log, since there is no store.
+func (s *Server) wantNoLog(dir string) error {
+	held, err := wal.HoldsData(s.fs, dir)
+	if err != nil {
+		return err
+	}
+	if held {
+		return fmt.Errorf("there is a log in %s but no store beside it: the store's folder is missing; "+
+			"bring it back, or move the log away to start empty", dir)
+	}
+	return nil
+}
+
 func (s *Server) openLog(o wal.Options, opened *engine.Opened) error {
 	at := wal.OpenPoint{Applied: opened.Applied, Fresh: opened.Fresh, Floor: -1, History: firstHistory()}
 	if opened.Fresh {
-		held, err := wal.HoldsData(s.fs, o.Dir)
-		if err != nil {
+		if err := s.wantNoLog(o.Dir); err != nil {
 			return err
-		}
-		if held {
-			return fmt.Errorf("there is a log in %s but no store beside it: the store's folder is missing; "+
-				"bring it back, or move the log away to start empty", o.Dir)
 		}
 	} else {
 		h, err := decodeHistory(opened.History)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"cairn/cluster"
+	"cairn/engine"
 	"cairn/internal/resp"
 	"cairn/replication"
 	"cairn/server/command"
@@ -99,9 +100,9 @@ func (o *openSlots) recall(commands [][][]byte) {
 	}
 }
 
-// recallSlots does again what recovery met, before the bus speaks. The cluster looks at each as if it came from a client:
-// what does not fit the owners any more is passed over.
-func (s *Server) recallSlots() {
+// recallSlots does again what recovery met, before the bus speaks and the store is the node's. The cluster looks at each as
+// if it came from a client: what does not fit the owners any more is passed over.
+func (s *Server) recallSlots(store *engine.Store) {
 	recalled := s.openSlots.recalled
 	s.openSlots.recalled = nil
 	if s.bus == nil || len(recalled) == 0 {
@@ -110,16 +111,19 @@ func (s *Server) recallSlots() {
 	v := s.bus.View()
 	for _, sl := range slices.Sorted(maps.Keys(recalled)) {
 		c := recalled[sl].last
-		if c.Action == cluster.SlotNode {
-			if !cameFrom(v, c, recalled[sl].from) {
-				continue
-			}
+		came := cameFrom(v, c, recalled[sl].from)
+		switch {
+		case came:
 			c.Action, c.ID = cluster.SlotImporting, recalled[sl].from
+		case c.Action == cluster.SlotNode && wentTo(store, v, c):
+			c.Action = cluster.SlotMigrating
+		case c.Action == cluster.SlotNode:
+			continue
 		}
 		switch {
 		case v.Replica():
 			s.bus.Post(cluster.CmdHeedSlot(c))
-		case recalled[sl].last.Action == cluster.SlotNode:
+		case came:
 			s.bus.Post(cluster.CmdRecallSlot(c))
 		default:
 			s.bus.Post(cluster.CmdQuickSlot(c))
@@ -130,12 +134,26 @@ func (s *Server) recallSlots() {
 // cameFrom says that a slot was on its way here and came, by the log, and that nodes.conf has it with the shard that it came
 // from, or with nobody: a crash has taken the claim back.
 func cameFrom(v *cluster.View, c cluster.CmdSetSlot, from string) bool {
+	if c.Action != cluster.SlotNode {
+		return false
+	}
 	source, mine := v.Find(from), v.Shard()
 	if source == cluster.NoNode || mine == cluster.NoNode || v.Nodes[mine].ID != c.ID {
 		return false
 	}
 	owner := v.Owner[c.Slot]
 	return owner == cluster.NoNode || v.Nodes[owner].ShardID == v.Nodes[source].ShardID
+}
+
+// wentTo says that a slot went to another node by the log, with all its keys, and that nodes.conf has it here: a crash has
+// taken that back. The other may have crashed, too, and have taken its claim back: so the slot is not given away but
+// shown as on its way, and clients are sent on to where the keys are.
+func wentTo(store *engine.Store, v *cluster.View, c cluster.CmdSetSlot) bool {
+	target := v.Find(c.ID)
+	if v.Replica() || target == cluster.NoNode || v.Nodes[target].ShardID == v.Nodes[v.Myself].ShardID {
+		return false
+	}
+	return v.Owner[c.Slot] == uint16(v.Myself) && store.SlotCounters(c.Slot).Keys == 0
 }
 
 // ClusterSetSlot is CLUSTER SETSLOT.
@@ -155,7 +173,27 @@ func (s *Server) ClusterSetSlot(x *command.Ctx) error {
 			return err
 		}
 	}
+	if c.Action == cluster.SlotMigrating && !s.loading.Load() && !x.InMulti {
+		s.awaitEpoch(c.ID)
+	}
 	return s.setSlot(x, c, limit)
+}
+
+// epochWait is how long a slot that is to go waits for the other end to hear this node's epoch. Most often it has.
+const epochWait = time.Second
+
+// awaitEpoch waits until a member has heard this node's config epoch; in vain if it does not answer, which is not the
+// tool's error.
+func (s *Server) awaitEpoch(id string) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(epochWait); !s.bus.Do(cluster.CmdAskEpoch{ID: id}).OK && time.Now().Before(until); {
+		select {
+		case <-tick.C:
+		case <-s.stop:
+			return
+		}
+	}
 }
 
 // readSetSlot reads the command: the form of Redis, and behind it TIMEOUT ms as in Valkey.
@@ -220,7 +258,7 @@ func (s *Server) setSlot(x *command.Ctx, c cluster.CmdSetSlot, limit time.Durati
 		s.openChanged() // what came meanwhile, or was logged and not done
 	}()
 	for {
-		ans, err := s.clusterDo(x, cluster.CmdCheckSlot(c))
+		ans, err := s.clusterAsk(x, cluster.CmdCheckSlot(c))
 		if err != nil {
 			return err
 		}

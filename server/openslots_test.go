@@ -9,6 +9,7 @@ import (
 	"cairn/cluster"
 	"cairn/internal/slot"
 	"cairn/internal/testkit"
+	"cairn/tools/node"
 )
 
 // openAt is what a node knows of slots on their way: "5>" it goes, "5<" it comes, and the port of the other end.
@@ -256,14 +257,22 @@ func TestRecalledSlots(t *testing.T) {
 	}
 }
 
-// What a start does again of what recovery met: marks, and the import of a slot whose claim a crash took back.
+// What a start does again of what recovery met: marks, the import of a slot whose claim a crash took back, and that one is
+// on its way whose handing over a crash took back; not when there are keys in it.
 func TestRecalledSlotsAreDoneAgain(t *testing.T) {
 	nodes, conns := startNodes(t, 2)
 	join(t, nodes, conns, 2)
 	id := ids(conns)
 	n, port := nodes[0], strconv.Itoa(nodes[1].Port)
+	name := node.Tags(7)[6] // of slot 6
+	if got := conns[0].Do("SET", name, "x").Raw; got != "+OK\r\n" {
+		t.Fatal(got)
+	}
 	for _, l := range []string{
 		"CLUSTER SETSLOT 1 MIGRATING " + id[1],
+		"CLUSTER SETSLOT 5 NODE " + id[1],
+		"CLUSTER SETSLOT 6 NODE " + id[1],
+		"CLUSTER SETSLOT 7 NODE " + strings.Repeat("f", 40),
 		"CLUSTER SETSLOT 2 MIGRATING " + id[1], "CLUSTER SETSLOT 2 STABLE",
 		"CLUSTER SETSLOT 3 IMPORTING " + id[1], // its own
 		"CLUSTER SETSLOT 9001 IMPORTING " + id[1], "CLUSTER SETSLOT 9001 NODE " + id[0],
@@ -278,8 +287,8 @@ func TestRecalledSlotsAreDoneAgain(t *testing.T) {
 		}
 		n.openSlots.recall([][][]byte{args})
 	}
-	n.recallSlots()
-	wantOpen(t, n, "1>"+port+" 9001<"+port)
+	n.recallSlots(n.store)
+	wantOpen(t, n, "1>"+port+" 5>"+port+" 9001<"+port)
 }
 
 func TestSetSlotTimeout(t *testing.T) {

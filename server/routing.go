@@ -65,12 +65,18 @@ func (s *Server) publishView(v *cluster.View) {
 func routingOf(v *cluster.View) *engine.Routing {
 	r := &engine.Routing{Cluster: true, Down: !v.OK, Replica: v.Replica(), Extra: v}
 	mine := v.Shard()
-	for sl := range slot.Count {
-		switch owner := v.Owner[sl]; {
-		case owner == cluster.NoNode:
-			r.Slots[sl] = engine.SlotUnserved
-		case owner == mine:
-			r.Slots[sl] = engine.SlotOwned
+	if mine != cluster.NoNode {
+		for _, own := range v.Nodes[mine].Slots {
+			for sl := int(own.First); sl <= int(own.Last); sl++ {
+				r.Slots[sl] = engine.SlotOwned
+			}
+		}
+	}
+	if v.Assigned < slot.Count {
+		for sl, owner := range &v.Owner {
+			if owner == cluster.NoNode {
+				r.Slots[sl] = engine.SlotUnserved
+			}
 		}
 	}
 	for sl := range v.Migrating {
@@ -78,6 +84,9 @@ func routingOf(v *cluster.View) *engine.Routing {
 	}
 	for sl := range v.Importing {
 		r.Slots[sl] |= engine.SlotImporting
+	}
+	if v.Unfinished == (slot.Bitmap{}) {
+		return r
 	}
 	for sl := range r.Slots {
 		if v.Unfinished.Has(uint16(sl)) {

@@ -35,6 +35,8 @@ type Server struct {
 	// Tests put a file system of their own under the data, and change sizes that no directive has.
 	fs   engine.FS
 	tune func(*engine.Options, *wal.Options)
+	// layFrom is the constant, but for tests.
+	layFrom int
 	// clock is the time that commands see, Unix milliseconds. Tests make it jump.
 	clock func() int64
 
@@ -80,7 +82,7 @@ type Server struct {
 func New(cfg *config.Config, log *Logger) *Server {
 	s := &Server{
 		cfg: cfg, log: log, table: command.NewTable(), hub: pubsub.NewHub(), started: time.Now(),
-		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1), clock: unixMilli,
+		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1), clock: unixMilli, layFrom: layFrom,
 	}
 	s.settings.DefaultSettings()
 	s.openSlots.again = true // what the log says is not known yet
@@ -102,6 +104,9 @@ func (s *Server) Start() error {
 	s.followAdmin()
 	s.setClientLimit()
 	if err := s.limitFiles(); err != nil {
+		return err
+	}
+	if err := s.checkBusPort(); err != nil {
 		return err
 	}
 	if err := s.listen(); err != nil {
@@ -142,10 +147,10 @@ func (s *Server) startTask(f func()) {
 func (s *Server) Fatal() <-chan error { return s.fatal }
 
 func (s *Server) fail(err error) {
-	s.log.Warning("cannot go on", "err", err)
 	select {
 	case s.fatal <- err:
-	default:
+		s.log.Warning("cannot go on", "err", err)
+	default: // one is enough: what fails may be tried again all the time
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 //
 // Who empties a slot asks for some keys, deletes them, and asks again. A walk from the slot's beginning would meet all
 // that was deleted before, each time more of it, until the store has compacted it away. So a walk begins where the last
-// one found its first key, and goes round; and it ends when it has as many as the slot's counter says there are.
+// one found its first key, or behind what MIGRATE has deleted since, and goes round; and it ends when it has as many as the
+// slot's counter says there are.
 
 // slotNamesMost bounds the names that one GETKEYSINSLOT gives, bytes: they are in memory together. Who moves a slot asks
 // again until there are none.
@@ -58,6 +59,9 @@ func (h *slotHints) note(sl uint16, from uint64) {
 	}
 	h.last[at] = slotHint{true, sl, from}
 }
+
+// emptied notes that keys up to one with this hash have moved away. Should another one have the same place, it is met last.
+func (h *slotHints) emptied(sl uint16, hash uint64) { h.note(sl, hash>>16+1) }
 
 // eachInSlot calls f for keys of a slot until f says no, expired ones too: from the place of the last walk on, then from
 // the slot's beginning up to there. The slot is locked in txn, whose time is Forever. about is how many will do, and most

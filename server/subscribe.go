@@ -84,9 +84,12 @@ func (s *Server) subscribe(x *command.Ctx, k pubsub.Kind, word string) error {
 	}
 	c.push.hold(c) // no message may overtake its confirmation
 	c.confirm(x)
-	for _, name := range x.Args[1:] {
+	for i, name := range x.Args[1:] {
 		c.subs.Add(s.hub, k, name)
 		appendConfirmation(x.W, word, name, c.subscriptions(k))
+		if i%keptLook == keptLook-1 && !c.accountKept() {
+			return nil
+		}
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type watched struct {
 }
 
 // watchOverhead is about what a watched key costs beside its name, in the list and in the table.
-const watchOverhead = 200
+const watchOverhead = 300
 
 func (t *watchTable) init() {
 	for i := range t.shards {
@@ -65,9 +65,15 @@ func (s *Server) Watch(x *command.Ctx) error {
 	if c.multi.active {
 		return command.Reply("ERR WATCH inside MULTI is not allowed")
 	}
-	for _, name := range x.Args[1:] {
+	if err := x.LookAhead(x.Args[1:], 1); err != nil {
+		return err
+	}
+	for i, name := range x.Args[1:] {
 		if err := s.watch(c, x.Txn, name); err != nil {
 			return err
+		}
+		if i%keptLook == keptLook-1 && !c.accountKept() {
+			return nil
 		}
 	}
 	x.W.OK()

@@ -154,6 +154,11 @@ func (c *Ctx) KeyNoTouch(name []byte) (*engine.Key, error) {
 	return k, err
 }
 
+// LookAhead reads the records of many names at once, see engine.Txn.LookAhead; it is for commands that call Key with each.
+func (c *Ctx) LookAhead(args [][]byte, step int) error {
+	return c.Txn.LookAhead(args, step, !c.NoTouch || c.Cmd.Name == "touch")
+}
+
 // expiredMost bounds Expired. What a command meets beyond it waits for the expirer.
 const expiredMost = 1024
 

@@ -157,6 +157,13 @@ func restoreValue(c *Ctx, k *engine.Key, body []byte) (err error) {
 			return err
 		}
 	}
+	if c.Passed == nil { // else the bytes are gone once they are read
+		// What moves between nodes is of this kind, most often: see AppendPlainDump.
+		if s, ok := rdb.PlainString(body); ok && len(s) <= layout.ChunkedOver {
+			setString(c.Txn, k, s, stringEncoding(s), 0)
+			return nil
+		}
+	}
 	sink := restoreSink{c: c, k: k, payload: body}
 	if err := rdb.DecodeLongValue(body, &sink, c.Passed); err != nil {
 		return err

@@ -135,7 +135,7 @@ func setFields(c *Ctx) (created int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for i := 0; i < len(pairs); i += 2 {
+	for i := range inRowOrder(pairs, 2, e.body == nil) {
 		isNew, err := e.set(pairs[i], pairs[i+1])
 		if err != nil {
 			return 0, err
@@ -190,10 +190,8 @@ func hmget(c *Ctx) error {
 	}
 	c.W.Array(len(c.Args) - 2)
 	r := hashReply{c: c, k: k}
-	for _, field := range c.Args[2:] {
-		if err := r.field(field); err != nil {
-			return errors.Join(err, r.close())
-		}
+	if err := r.fields(c.Args[2:]); err != nil {
+		return errors.Join(err, r.close())
 	}
 	return r.close()
 }
@@ -204,6 +202,11 @@ func (r *hashReply) field(field []byte) error {
 	if err != nil {
 		return err
 	}
+	return r.found(v, ok)
+}
+
+// found replies with a value that was looked for.
+func (r *hashReply) found(v layout.HashValue, ok bool) error {
 	if !ok {
 		r.c.W.Null()
 		return nil
@@ -225,8 +228,9 @@ func hdel(c *Ctx) error {
 		return err
 	}
 	var deleted int64
-	for _, field := range c.Args[2:] {
-		ok, err := e.remove(field)
+	fields := c.Args[2:]
+	for i := range inRowOrder(fields, 1, e.body == nil) {
+		ok, err := e.remove(fields[i])
 		if err != nil {
 			return err
 		}

@@ -59,12 +59,12 @@ func keyspaceCommands() []Command {
 		{
 			Name: "exists", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "1.0.0",
 			Summary: "Counts those of the named keys that exist.", Tips: tipsSumOfShards,
-			Run: func(c *Ctx) error { return countExisting(c, c.KeyNoTouch) },
+			Run: func(c *Ctx) error { return countExisting(c, false) },
 		},
 		{
 			Name: "touch", Arity: -2, Flags: ReadOnly | Fast | Keyspace, Keys: keysRO, Group: "generic", Since: "3.2.1",
 			Summary: "Counts those of the named keys that exist, as an access to each.", Tips: tipsSumOfShards,
-			Run: func(c *Ctx) error { return countExisting(c, c.Key) },
+			Run: func(c *Ctx) error { return countExisting(c, true) },
 		},
 		{
 			Name: "type", Arity: 2, Flags: ReadOnly | Fast | Keyspace, Keys: keyROM, Group: "generic", Since: "1.0.0",
@@ -112,6 +112,9 @@ func keyspaceCommands() []Command {
 }
 
 func del(c *Ctx) error {
+	if err := c.LookAhead(c.Args[1:], 1); err != nil {
+		return err
+	}
 	n := int64(0)
 	for _, name := range c.Args[1:] {
 		k, err := c.Key(name)
@@ -128,8 +131,15 @@ func del(c *Ctx) error {
 	return nil
 }
 
-// countExisting is EXISTS and TOUCH. A key named twice counts twice.
-func countExisting(c *Ctx, lookup func([]byte) (*engine.Key, error)) error {
+// countExisting is EXISTS, and with touch TOUCH. A key named twice counts twice.
+func countExisting(c *Ctx, touch bool) error {
+	if err := c.Txn.LookAhead(c.Args[1:], 1, touch); err != nil {
+		return err
+	}
+	lookup := c.KeyNoTouch
+	if touch {
+		lookup = c.Key
+	}
 	n := int64(0)
 	for _, name := range c.Args[1:] {
 		k, err := lookup(name)

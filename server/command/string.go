@@ -232,6 +232,9 @@ func deleteString(c *Ctx, k *engine.Key) {
 }
 
 func mget(c *Ctx) error {
+	if err := c.LookAhead(c.Args[1:], 1); err != nil {
+		return err
+	}
 	c.W.Array(len(c.Args) - 1)
 	for _, name := range c.Args[1:] {
 		k, err := c.Key(name)
@@ -264,6 +267,9 @@ func msetnx(c *Ctx) error {
 	if len(c.Args)%2 == 0 {
 		return errArity(c)
 	}
+	if err := c.LookAhead(c.Args[1:], 2); err != nil {
+		return err
+	}
 	for i := 1; i < len(c.Args); i += 2 {
 		k, err := c.Key(c.Args[i])
 		if err != nil {
@@ -286,6 +292,9 @@ func errArity(c *Ctx) error {
 }
 
 func setPairs(c *Ctx) error {
+	if err := c.LookAhead(c.Args[1:], 2); err != nil {
+		return err
+	}
 	for i := 1; i < len(c.Args); i += 2 {
 		k, err := c.Key(c.Args[i])
 		if err != nil {

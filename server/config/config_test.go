@@ -221,7 +221,7 @@ func TestMistakes(t *testing.T) {
 	path := writeFile(t, "node.conf", strings.Join([]string{
 		"# comment", "port 99999", "nosuch 1", "loglevel loud", `masterauth a b`, `logfile "x`,
 		"tls-port 1", "rename-command CONFIG ''", "user bob on >secret", "aclfile /a", "include " + inner,
-		"hz 10 10", "loadmodule /x.so", "cluster-enabled yes", "requirepass 'p' ", "appendonly  ", "some.module 1", "replicaof h 1",
+		"hz 10 10", "loadmodule /x.so", "cluster-enabled yes", "requirepass 'p' ", "appendonly  ", "some.module 1", "replicaof h 1", "bind 127.0.0.1 # here",
 	}, "\n"))
 	_, _, err := Load([]string{path, "--timeout", "x", "stray"}, []string{"CAIRN_DATABASES=0"}, nil)
 	var list Errors
@@ -243,6 +243,7 @@ func TestMistakes(t *testing.T) {
 		path + `:13: loadmodule "/x.so": modules are not supported`,
 		path + `:16: appendonly: wrong number of arguments`,
 		path + `:17: some.module: unknown directive`,
+		path + `:19: bind "127.0.0.1" "#" "here": bind address "#" is not an address; a comment stands on a line of its own`,
 		`environment CAIRN_DATABASES: databases "0": argument must be between 1 and 2147483647 inclusive`,
 		`command line: timeout "x" "stray": wrong number of arguments`,
 	}

@@ -249,6 +249,9 @@ func checkBind(args []string, _ string) (string, error) {
 		return "", rule("Too many bind addresses specified.")
 	}
 	for _, a := range args {
+		if strings.HasPrefix(a, "#") {
+			return "", fmt.Errorf("bind address %s is not an address; a comment stands on a line of its own", quoteValue(a))
+		}
 		if a == "" && len(args) > 1 || strings.ContainsAny(a, " \t\r\n\x00") {
 			return "", fmt.Errorf("bind address %s is not an address", quoteValue(a))
 		}

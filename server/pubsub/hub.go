@@ -245,21 +245,21 @@ func (h *Hub) Revoke(s uint16, tell func(who Subscriber, channel string, left in
 	}
 }
 
-// Set is what one subscriber listens to. Its counts may be read by anybody at any time; the rest is for the
+// Set is what one subscriber listens to. Its counts and Bytes may be read by anybody at any time; the rest is for the
 // subscriber's own goroutine.
 type Set struct {
 	who   Subscriber
 	mu    sync.Mutex // Hub.Revoke comes from elsewhere
 	by    [kinds]map[string]*subscription
 	n     [kinds]atomic.Int32
-	bytes int64
+	bytes atomic.Int64
 }
 
 // Init makes the set ready, empty.
 func (s *Set) Init(who Subscriber) { s.who = who }
 
 // overhead is about what a subscription costs beside its name, twice: in the set and in the hub.
-const overhead = 200
+const overhead = 250
 
 // Add begins to listen. false: the subscriber does so already.
 func (s *Set) Add(h *Hub, k Kind, name []byte) bool {
@@ -274,7 +274,7 @@ func (s *Set) Add(h *Hub, k Kind, name []byte) bool {
 	own := string(name)
 	s.by[k][own] = h.add(k, own, s)
 	s.n[k].Add(1)
-	s.bytes += int64(len(own)) + overhead
+	s.bytes.Add(int64(len(own)) + overhead)
 	return true
 }
 
@@ -293,7 +293,7 @@ func (s *Set) remove(h *Hub, k Kind, name string) bool {
 	h.remove(k, sub)
 	delete(s.by[k], name)
 	s.n[k].Add(-1)
-	s.bytes -= int64(len(name)) + overhead
+	s.bytes.Add(-int64(len(name)) - overhead)
 	return true
 }
 
@@ -324,8 +324,4 @@ func (s *Set) Names(k Kind) []string {
 func (s *Set) Count(k Kind) int { return int(s.n[k].Load()) }
 
 // Bytes is about the memory that the subscriptions take.
-func (s *Set) Bytes() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bytes
-}
+func (s *Set) Bytes() int64 { return s.bytes.Load() }
