@@ -13,7 +13,7 @@ BAR      ?= restart latency diskfull ttl idle bench failover return manual lag f
 .PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long partitions reshard reshard-crash reshard-failover clients sim sim-long mixed-long suites suites-cluster bench check clean
 
 help:        ## list the targets
-	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 18
 
 build:       ## bin/cairn
 	@mkdir -p bin

@@ -6,9 +6,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"cairn/server"
 	"cairn/server/config"
@@ -161,6 +164,20 @@ func tryLogFile(cfg *config.Config) error {
 		return err
 	}
 	return f.Close()
+}
+
+// tryPidFile says why the pid file that was asked for will not be written, while there is somebody to tell. The node starts all
+// the same, as Redis does.
+func tryPidFile(cfg *config.Config) error {
+	path := cfg.V.PidFile.Load()
+	if path == "" {
+		return nil
+	}
+	folder := filepath.Dir(cfg.Path(path))
+	if err := unix.Access(folder, unix.W_OK); err != nil {
+		return fmt.Errorf("pid file %s will not be written: folder %s: %w", path, folder, err)
+	}
+	return nil
 }
 
 // writePid writes the pid file when there is to be one; what it returns removes it.

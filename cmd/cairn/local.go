@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"cairn/server/config"
 	"cairn/tools/local"
 )
 
@@ -55,7 +56,11 @@ func upCommand(self string) *cobra.Command {
 				return err
 			}
 			o.Program = []string{program, "server"}
-			ctx, stop := interruptible()
+			o.Check = func(args []string) error {
+				_, _, err := config.Load(args, nil, nil)
+				return err
+			}
+			ctx, stop := interruptible("the nodes that were started may run on: " + self + " down stops them")
 			defer stop()
 			return named("up", local.Up(ctx, o))
 		},
@@ -85,7 +90,7 @@ func downCommand(self string) *cobra.Command {
 		Args:                  cobra.NoArgs,
 		DisableFlagsInUseLine: true,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := interruptible()
+			ctx, stop := interruptible("the nodes may run on")
 			defer stop()
 			return named("down", local.Down(ctx, o))
 		},
@@ -105,11 +110,31 @@ func plainDefaults(cmd *cobra.Command) {
 	}
 }
 
-// interruptible is cancelled by the first Ctrl-C or SIGTERM; the second one ends the process.
-func interruptible() (ctx context.Context, stop func()) {
-	ctx, stop = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+// interruptible is cancelled by the first Ctrl-C or SIGTERM. A second one ends the process, with a word of what it leaves; one
+// within a moment of the first says nothing new.
+func interruptible(left string) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() { // ends with stop; once interrupted, with the process
+		select {
+		case <-signals:
+		case <-ctx.Done():
+			return
+		}
+		asked := time.Now()
+		cancel()
+		for range signals {
+			if time.Since(asked) >= sameSignal {
+				fmt.Fprintln(os.Stderr, "cairn: ended by a second signal; "+left)
+				os.Exit(1)
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel()
+	}
 }
 
 func named(what string, err error) error {

@@ -174,6 +174,9 @@ func TestUpRefuses(t *testing.T) {
 	if left := pidsOf(t, dir, first, nodes); len(left) > 0 {
 		t.Errorf("left running: %v", left)
 	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("there is a folder, although nothing was started")
+	}
 }
 
 // TestUpInterrupted: Ctrl-C takes back what was started, and the next up finishes what was begun, with a password as well.
@@ -218,7 +221,7 @@ func TestDownNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRun(t, 1, fmt.Sprintf("it runs (pid %d), but has answered nothing for 10s", pids[first]), "up", "--dir", dir)
-	wantRun(t, 1, fmt.Sprintf("still running after 4s: node %d (pid %d). kill -9", first, pids[first]), "down", "--dir", dir, "--timeout", "4s")
+	wantRun(t, 1, fmt.Sprintf("still running after 4s: node %d (pid %d). kill -9 %d ends", first, pids[first], pids[first]), "down", "--dir", dir, "--timeout", "4s")
 	if left := pidsOf(t, dir, first, nodes); len(left) != 1 || left[first] != pids[first] {
 		t.Errorf("left running: %v, want %d alone", left, first)
 	}
@@ -327,4 +330,36 @@ func waitCluster(t testing.TB, first, nodes int) {
 			return strings.Contains(c.Do("CLUSTER", "INFO").Raw, "cluster_state:ok")
 		}, "cluster_state:ok of node", port)
 	}
+}
+
+// TestUpEmptiedFolder: a node whose folder was removed comes back as a replica, and what its own replica has is not lost to it.
+func TestUpEmptiedFolder(t *testing.T) {
+	t.Parallel()
+	const nodes = 6
+	first := freePorts(t, nodes)
+	dir := clusterDir(t, first, nodes)
+	wantRun(t, 0, "6 of 6 nodes", "up", "--dir", dir, "--port", strconv.Itoa(first), "--memory-budget", "64mb")
+	for i := range 20 {
+		if got := inCluster(t, first, "SET", fmt.Sprint("k", i), "v"); got != "OK" {
+			t.Fatalf("SET k%d: %v", i, got)
+		}
+	}
+	wantRun(t, 0, "6 nodes stopped", "down", "--dir", dir)
+	if err := os.RemoveAll(filepath.Join(dir, strconv.Itoa(first))); err != nil {
+		t.Fatal(err)
+	}
+	wantRun(t, 0, fmt.Sprintf("node %d, whose folder was empty or gone: anew, as a replica", first), "up", "--dir", dir)
+	for i := range 20 {
+		if got := inCluster(t, first, "GET", fmt.Sprint("k", i)); got != "v" {
+			t.Errorf("GET k%d: %v", i, got)
+		}
+	}
+	wantRun(t, 0, "6 nodes stopped", "down", "--dir", dir)
+	for port := first; port < first+nodes; port++ {
+		if err := os.RemoveAll(filepath.Join(dir, strconv.Itoa(port))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantRun(t, 1, "nothing is left of any node", "up", "--dir", dir)
+	wantRun(t, 0, dir+" is gone", "down", "--dir", dir, "--wipe")
 }

@@ -128,6 +128,15 @@ func (m *mixed) do(args ...string) testkit.Reply {
 	m.t.Helper()
 	var reply testkit.Reply
 	at := m.alive()
+	defer func() {
+		if m.t.Failed() {
+			for _, s := range m.seats {
+				if s.conn != nil {
+					m.t.Logf("%s at %s: %s\n%v", s.name, s.addr, reply.Raw, s.conn.Do("CLUSTER", "NODES").Raw)
+				}
+			}
+		}
+	}()
 	testkit.Eventually(m.t, mixedLimit, func() bool {
 		r, err := at.conn.Try(args...)
 		if err != nil {

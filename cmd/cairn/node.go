@@ -37,6 +37,9 @@ func runServer(args []string) int {
 		return 1
 	}
 	if wantsDaemon(cfg, from) {
+		if err := tryPidFile(cfg); err != nil {
+			from.complain("warning: %v", err)
+		}
 		return startDaemon(stdin.text)
 	}
 	if err := os.Chdir(cfg.V.Dir.Load()); err != nil {

@@ -30,9 +30,11 @@ import (
 // DefaultAppendDir is the default of the directive appenddirname.
 const DefaultAppendDir = "appendonlydir"
 
+// LockName is the name of the lock in the folder.
+const LockName = "pid"
+
 const (
 	folderName = "cairn"
-	lockName   = "pid"
 	pidBytes   = 32 // more than a process id and its line end need
 
 	lockTries = 20
@@ -68,7 +70,7 @@ func Take(folder string) (*Lock, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(folder, lockName), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(filepath.Join(folder, LockName), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data folder: %w", err)
 	}
@@ -122,7 +124,7 @@ func (l *Lock) Release() error { return l.file.Close() }
 
 // Holder returns the process that has the folder: 0 and false when none has, 0 and true when it cannot be told which.
 func Holder(folder string) (pid int, held bool, err error) {
-	f, err := os.Open(filepath.Join(folder, lockName))
+	f, err := os.Open(filepath.Join(folder, LockName))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false, nil
 	}
@@ -141,4 +143,4 @@ func Holder(folder string) (pid int, held bool, err error) {
 }
 
 // Forget removes the lock file of a folder that this process has, and that is to be removed.
-func Forget(folder string) error { return os.Remove(filepath.Join(folder, lockName)) }
+func Forget(folder string) error { return os.Remove(filepath.Join(folder, LockName)) }

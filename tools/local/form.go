@@ -124,7 +124,14 @@ func (c *localCluster) waitOK(ctx context.Context, formed bool) error {
 			if n.ended() {
 				return final{fmt.Errorf("it ended (%s); its log:\n%s", n.status, n.logTail())}
 			}
-			return n.works(len(c.nodes), replicas)
+			err := n.works(len(c.nodes), replicas)
+			if err == nil || isReply(err) || n.done != nil {
+				return err
+			}
+			if looked := n.look(); looked == nil && !n.held {
+				return final{fmt.Errorf("it ran, and has ended meanwhile: %w. up starts it again", err)}
+			}
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("node %d: %w", n.port, err)

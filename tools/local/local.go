@@ -45,8 +45,12 @@ const (
 // UpOptions say what Up shall run.
 type UpOptions struct {
 	Program []string // program and its leading arguments: "bin/cairn", "server"
-	Self    string   // how the caller's program was called, for hints
-	Dir     string   // "": DefaultDir
+
+	// Check finds what is wrong with a node's arguments, those behind Program's, before any is started; nil: nobody looks.
+	Check func(args []string) error
+
+	Self string // how the caller's program was called, for hints
+	Dir  string // "": DefaultDir
 
 	// What is zero (Replicas: negative) is what the folder's cluster has, or the default of a new one.
 	Primaries    int      // 3; fewer than 3 cannot replace one that failed
@@ -99,13 +103,13 @@ func Up(ctx context.Context, o UpOptions) error {
 			return err
 		}
 	}
-	c := &localCluster{rec: rec, dir: dir, say: newScreen(o.Out, o.Colour), program: o.Program}
+	c := &localCluster{rec: rec, dir: dir, say: newScreen(o.Out, o.Colour), program: o.Program, checkArgs: o.Check}
 	if err := c.findNodes(); err != nil {
 		return err
 	}
 	if err := c.up(ctx); err != nil {
 		c.say.closeLine()
-		return errors.Join(err, c.stopStarted())
+		return errors.Join(err, c.stopStarted(), forgetUnbegun(dir))
 	}
 	c.tellResult(&o)
 	return nil
@@ -118,6 +122,8 @@ type localCluster struct {
 	say     *screen
 	program []string
 	nodes   []*localNode // by port
+
+	checkArgs func(args []string) error // nil: nobody looks
 }
 
 // findNodes lists the nodes that the record speaks of, and which of them run.
@@ -152,10 +158,40 @@ func (c *localCluster) wantStopped(self string) error {
 	return nil
 }
 
+// check finds mistakes in what the nodes are told. They are told the same, but for ports and folders.
+func (c *localCluster) check() error {
+	if c.checkArgs == nil {
+		return nil
+	}
+	anyone := &localNode{port: c.rec.Port, dir: c.dir} // the nodes' own folders are not there yet
+	if err := c.checkArgs(c.arguments(anyone)); err != nil {
+		return fmt.Errorf("nothing was started, the nodes would refuse their settings:\n%w", err)
+	}
+	return nil
+}
+
+// forgetUnbegun removes the folder of a cluster of which nothing is there but the lock of this Up.
+func forgetUnbegun(dir string) error {
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || left[0].Name() != datadir.LockName {
+		return err
+	}
+	if err := datadir.Forget(dir); err != nil {
+		return err
+	}
+	_ = os.Remove(dir) // who has put something in meanwhile keeps it
+	return nil
+}
+
 // up starts, forms and waits.
 func (c *localCluster) up(ctx context.Context) error {
-	running := c.running()
-	if err := c.wantPorts(); err != nil {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := c.wantPorts(ctx); err != nil {
+		return err
+	}
+	if err := c.findFresh(); err != nil {
 		return err
 	}
 	restore, err := c.rec.replace(c.dir)
@@ -163,12 +199,18 @@ func (c *localCluster) up(ctx context.Context) error {
 		return err
 	}
 	c.say.title("%s with %s each, in %s", count(c.rec.Primaries, "primary"), count(c.rec.Replicas, "replica"), c.dir)
-	if running == len(c.nodes) {
-		c.say.phase("starting", "nothing to do, all %d nodes run", running)
-	} else if err := c.start(); err != nil {
+	if err := c.start(); err != nil {
 		return errors.Join(err, restore())
 	}
-	if err := c.connect(ctx); err != nil {
+	var fresh, old []*localNode
+	for _, n := range c.nodes {
+		if n.fresh {
+			fresh = append(fresh, n)
+		} else {
+			old = append(old, n)
+		}
+	}
+	if err := c.connect(ctx, old); err != nil {
 		if ctx.Err() == nil { // a node does not take its settings, perhaps: they are not what the next run begins with
 			err = errors.Join(err, restore())
 		}
@@ -180,6 +222,8 @@ func (c *localCluster) up(ctx context.Context) error {
 		if err := c.form(ctx); err != nil {
 			return err
 		}
+	} else if err := c.rejoin(ctx, old, fresh); err != nil {
+		return err
 	}
 	if err := c.waitOK(ctx, forming); err != nil {
 		return err

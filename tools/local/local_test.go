@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"cairn/internal/slot"
 )
@@ -218,5 +219,47 @@ func TestInUse(t *testing.T) {
 	}
 	if !strings.Contains(text, want) || !strings.Contains(text, "nothing was started") {
 		t.Errorf("%q, want %q", text, want)
+	}
+}
+
+// TestFewestReplicas: who comes back anew strengthens the shard that needs it; nodes that failed do not count.
+func TestFewestReplicas(t *testing.T) {
+	t.Parallel()
+	const nodes = `a 127.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-5460
+b 127.0.0.1:7001@17001 master - 0 0 2 connected 5461-10922
+c 127.0.0.1:7002@17002 master,fail - 0 0 3 disconnected
+d 127.0.0.1:7003@17003 slave a 0 0 1 connected
+e 127.0.0.1:7004@17004 slave,fail b 0 0 2 disconnected
+f 127.0.0.1:7002@17002 master - 0 0 0 connected
+`
+	if got := fewestReplicas(nodes); got != "b" {
+		t.Errorf("primary %q, want b, whose replica failed", got)
+	}
+	if got := formerOf(nodes, 7002, "f"); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("former selves of f: %q, want c", got)
+	}
+}
+
+// TestEndedNodeIsStarted: a node that was found running, and had been killed a moment before, is started.
+func TestEndedNodeIsStarted(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	dir := t.TempDir()
+	n := newNode(dir, port)
+	n.pid, n.held = 1, true // as the lock said, before the system put the process away
+	c := &localCluster{
+		rec: &record{Primaries: 1, Port: port}, dir: dir, say: newScreen(nil, false), nodes: []*localNode{n},
+		program: []string{"/bin/sh", "-c", "echo was started; exit 3"},
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err = c.connect(ctx, c.nodes)
+	if err == nil || !strings.Contains(err.Error(), "it ended (exit status 3)") || !strings.Contains(err.Error(), "was started") {
+		t.Errorf("connect: %v", err)
 	}
 }

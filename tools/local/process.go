@@ -34,6 +34,8 @@ type localNode struct {
 	pid  int
 	held bool // by a process
 
+	fresh bool // its folder was removed: see findFresh
+
 	conn    *conn
 	id      string
 	role    string        // in words
@@ -57,9 +59,28 @@ func (n *localNode) look() (err error) {
 	return nil
 }
 
+// portWait is how long a port may stay taken: a process that was killed gives up its folder a moment before its ports.
+const portWait = time.Second
+
 // wantPorts returns an error for the ports that others have, before anything is started.
-func (c *localCluster) wantPorts() error {
-	var taken []int
+func (c *localCluster) wantPorts(ctx context.Context) error {
+	deadline := time.Now().Add(portWait)
+	for {
+		taken, err := c.takenPorts()
+		switch {
+		case err != nil:
+			return err
+		case len(taken) == 0:
+			return nil
+		case time.Now().After(deadline) || ctx.Err() != nil:
+			return errors.New(inUse(taken))
+		}
+		time.Sleep(pollWait)
+	}
+}
+
+// takenPorts are those that nodes which do not run would need and cannot have.
+func (c *localCluster) takenPorts() (taken []int, err error) {
 	for _, n := range c.nodes {
 		if n.held {
 			continue
@@ -74,20 +95,17 @@ func (c *localCluster) wantPorts() error {
 			case errors.Is(err, syscall.EADDRINUSE):
 				taken = append(taken, port)
 			default:
-				return fmt.Errorf("port %d: %w", port, err)
+				return nil, fmt.Errorf("port %d: %w", port, err)
 			}
 		}
 	}
-	if len(taken) == 0 {
-		return nil
-	}
-	return errors.New(inUse(taken))
+	return taken, nil
 }
 
-// start starts the nodes that do not run.
+// start starts the nodes that do not run, but for those that rejoin starts.
 func (c *localCluster) start() error {
 	for _, n := range c.nodes {
-		if n.held {
+		if n.held || n.fresh {
 			continue
 		}
 		if err := c.startNode(n); err != nil {
@@ -150,27 +168,47 @@ func environment(all []string) []string {
 	})
 }
 
-// connect waits until each node answers.
-func (c *localCluster) connect(ctx context.Context) error {
+// connect waits until each node answers. One that was found running and turns out to have ended is started: a process that
+// was killed keeps its folder, and takes connections, until the system has put it away.
+func (c *localCluster) connect(ctx context.Context, nodes []*localNode) error {
 	password := c.rec.directive("requirepass")
-	for i, n := range c.nodes {
-		c.say.step("starting", "%d of %d nodes answer", i, len(c.nodes))
+	for i, n := range nodes {
+		c.say.step("starting", "%d of %d nodes answer", i, len(nodes))
 		err := poll(ctx, func() error {
 			if n.ended() {
 				return final{fmt.Errorf("it ended (%s); its log, %s:\n%s", n.status, filepath.Join(n.dir, logName), n.logTail())}
 			}
 			err := n.answers(password)
-			if errors.Is(err, os.ErrDeadlineExceeded) && n.done == nil {
+			if err == nil || n.done != nil {
+				return err
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				return final{n.hangs()}
 			}
-			return err
+			return errors.Join(err, c.startEnded(n))
 		})
 		if err != nil {
 			return fmt.Errorf("node %d: %w", n.port, err)
 		}
 	}
-	if c.startedAny() {
-		c.say.phase("starting", "%d of %d nodes answer", len(c.nodes), len(c.nodes))
+	if slices.ContainsFunc(nodes, func(n *localNode) bool { return n.done != nil }) {
+		c.say.phase("starting", "%d of %d nodes answer", len(nodes), len(nodes))
+	} else {
+		c.say.phase("starting", "nothing to do, all %d nodes run", len(nodes))
+	}
+	return nil
+}
+
+// startEnded starts a node that was found running, and does not run any more.
+func (c *localCluster) startEnded(n *localNode) error {
+	if err := n.look(); err != nil {
+		return final{err}
+	}
+	if n.held {
+		return nil
+	}
+	if err := c.startNode(n); err != nil {
+		return final{fmt.Errorf("start it: %w", err)}
 	}
 	return nil
 }
@@ -211,10 +249,6 @@ func (c *localCluster) disconnect() {
 			n.conn.close()
 		}
 	}
-}
-
-func (c *localCluster) startedAny() bool {
-	return slices.ContainsFunc(c.nodes, func(n *localNode) bool { return n.done != nil })
 }
 
 func (n *localNode) ended() bool {
@@ -269,7 +303,7 @@ func poll(ctx context.Context, try func() error) error {
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.Canceled) {
-				return errors.New("interrupted")
+				return fmt.Errorf("interrupted: %w", err)
 			}
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-tick.C:

@@ -54,7 +54,8 @@ func loadRecord(dir string) (rec *record, known bool, err error) {
 	return rec, true, nil
 }
 
-// replace is save. restore brings back what was there before.
+// replace is save. restore brings back what was there before. Of a cluster that is new it leaves where its nodes are, so that
+// Down finds what they have left, and not their settings, which may be what was wrong.
 func (r *record) replace(dir string) (restore func() error, err error) {
 	path := filepath.Join(dir, recordName)
 	before, err := os.ReadFile(path)
@@ -63,7 +64,8 @@ func (r *record) replace(dir string) (restore func() error, err error) {
 	}
 	restore = func() error {
 		if before == nil {
-			return os.Remove(path)
+			r.MemoryBudget, r.Directives = defaultBudget, nil
+			return r.save(dir)
 		}
 		return os.WriteFile(path, before, 0o600)
 	}

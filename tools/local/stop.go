@@ -101,8 +101,10 @@ func (c *localCluster) down(ctx context.Context) error {
 	if err := askStop(left, c.rec.directive("requirepass")); err != nil {
 		return err
 	}
+	var alive []int // who has not stopped yet
 	err := poll(ctx, func() error {
 		var names []string
+		alive = alive[:0]
 		for _, n := range left {
 			pid := n.pid
 			if err := n.look(); err != nil {
@@ -110,6 +112,7 @@ func (c *localCluster) down(ctx context.Context) error {
 			}
 			if n.held {
 				names = append(names, fmt.Sprintf("node %d (pid %d)", n.port, pid))
+				alive = append(alive, pid)
 			}
 			n.pid = pid
 		}
@@ -121,7 +124,7 @@ func (c *localCluster) down(ctx context.Context) error {
 	})
 	if err != nil {
 		c.say.closeLine()
-		return fmt.Errorf("%w. kill -9 PID ends a node; its log has what was acknowledged", err)
+		return fmt.Errorf("%w. %s ends what still runs; the log has what was acknowledged", err, strings.Replace(killLine(alive), "kill", "kill -9", 1))
 	}
 	c.say.phase("stopping", "%s stopped", count(all, "node"))
 	return nil
