@@ -246,7 +246,10 @@ func (w *simWorld) resetNode(n *simNode) {
 		return
 	}
 	hard := w.faults.IntN(2) == 0
-	if a := n.command(CmdReset{hard}); a.Err != nil {
+	w.rules.resetting = true // one that asked for votes in vain is no winner for that
+	a := n.command(CmdReset{hard})
+	w.rules.resetting = false
+	if a.Err != nil {
 		return
 	}
 	w.sawID(n)

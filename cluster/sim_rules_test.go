@@ -61,6 +61,7 @@ type simRules struct {
 	forgotten map[wire.ID]bool
 	operator  map[uint16]int64 // when a person last had to do with a slot
 	taking    bool             // a TAKEOVER is under way
+	resetting bool             // a RESET is
 	removed   int
 	written   [simHot]simWrite // the last write to each slot
 }
@@ -133,8 +134,8 @@ func (w *simWorld) promoted(n *simNode, b *simBefore) {
 		w.counts.takeovers++
 		return
 	}
-	if m.me.Slots == 0 && !b.sent {
-		return // reset
+	if w.rules.resetting || m.me.Slots == 0 && !b.sent {
+		return
 	}
 	w.counts.wins++
 	n.promotedAt, n.byHand = w.now, b.byHand

@@ -32,8 +32,8 @@ func tornLog(t *testing.T, bytesOfStream int) (files map[string][]byte, m *model
 			acked = l.Synced()
 		}
 	}
+	abandon(l) // whose background writes, too
 	files = copyFiles(t, fs)
-	abandon(l)
 	return files, m, acked
 }
 
@@ -157,9 +157,9 @@ func flipLog(t *testing.T, rng *rand.Rand) (files map[string][]byte, m *model, f
 	}
 	must(t, l.SyncAll())
 	floor = l.Synced()
+	abandon(l) // whose background writes, too
 	files = copyFiles(t, fs)
 	delete(files, spareName)
-	abandon(l)
 	return files, m, floor
 }
 
@@ -270,8 +270,8 @@ func TestMissingSegment(t *testing.T) {
 	for range 300 {
 		must(t, l.Wait(m.append(t, l, entry(rng, 500)), LevelSynced))
 	}
-	files := copyFiles(t, fs)
 	abandon(l)
+	files := copyFiles(t, fs)
 	for n := range files {
 		if n == spareName {
 			continue

@@ -114,18 +114,19 @@ func (d *Driver) admit(l *link, in *bufio.Reader, head []byte, n int) (pass bool
 	if n <= strangerFrame {
 		return false, nil
 	}
+	pass = n > memberFrame && !wire.IsPublication(head)
 	if l.known.Load() {
-		return n > memberFrame && !wire.IsPublication(head), nil
+		return pass, nil
 	}
-	// A member's new link is a stranger until its first packet, and that one is long where many nodes have failed. Whoever
-	// knows a member's id is believed to be it anyway: the bus proves nothing.
+	// A member's new link is a stranger until its first packet has been looked at, and that one is long where many nodes have
+	// failed; the next may come before. Whoever knows a member's id is believed to be it anyway: the bus proves nothing.
 	prefix, err := in.Peek(wire.PrefixLength)
 	if err != nil {
 		return false, err
 	}
 	id, named := wire.SenderOf(prefix)
-	if named && n <= memberFrame && d.isMember(id) {
-		return false, nil
+	if named && d.isMember(id) {
+		return pass, nil
 	}
 	return false, fmt.Errorf("packet of %d bytes from a node that is not known, which may send %d", n, strangerFrame)
 }
