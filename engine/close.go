@@ -81,8 +81,8 @@ func (s *Store) settle() error {
 // waitFlushed waits for the flush in the background, if there is one. Nobody begins another.
 func (s *Store) waitFlushed() error {
 	for s.flushing.Load() {
-		if s.closing.Load() && s.noRoom.Load() {
-			return errNoRoom
+		if err := s.givesUp(); err != nil {
+			return err
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -98,11 +98,19 @@ func (s *Store) await(done <-chan struct{}) error {
 		case <-done:
 			return nil
 		case <-tick.C:
-			if s.closing.Load() && s.noRoom.Load() {
-				return errNoRoom
+			if err := s.givesUp(); err != nil {
+				return err
 			}
 		}
 	}
+}
+
+// givesUp says whether nothing is waited for any more.
+func (s *Store) givesUp() error {
+	if s.noRoom.Load() {
+		return errNoRoom
+	}
+	return nil
 }
 
 // noteRoom hears of each failure in the background.

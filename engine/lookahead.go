@@ -19,17 +19,20 @@ func (t *Txn) LookAhead(args [][]byte, step int, touch bool) error {
 	if len(args) <= fewNames*step {
 		return nil
 	}
-	type place struct {
-		order uint64 // slot and upper bits of the hash, as in a record's row key
-		at    int
+	type place struct { // in the order of record rows
+		slot uint16
+		hash uint64
+		at   int
 	}
 	places := make([]place, 0, len(args)/step+1)
 	for i := 0; i < len(args); i += step {
-		places = append(places, place{uint64(slot.Of(args[i]))<<48 | layout.Hash(args[i])>>16, i})
+		places = append(places, place{slot.Of(args[i]), layout.Hash(args[i]), i})
 	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.hash, b.hash))
+	})
 	for _, p := range places {
-		if _, err := t.load(layout.Hash(args[p.at]), args[p.at], touch); err != nil {
+		if _, err := t.load(p.hash, args[p.at], touch); err != nil {
 			return err
 		}
 	}

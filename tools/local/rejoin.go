@@ -111,7 +111,8 @@ func (c *localCluster) rejoinOne(ctx context.Context, n, member *localNode) erro
 	return nil
 }
 
-// replaceLost makes replicas take the places of the primaries whose folders are gone. A replica that was started without its primary would not stand by itself: it cannot tell how old its data are.
+// replaceLost makes replicas take the places of the primaries whose folders are gone. A replica that was started without its
+// primary would not stand by itself: it cannot tell how old its data are.
 func replaceLost(member *localNode, old, fresh []*localNode) error {
 	nodes, err := member.conn.text("CLUSTER", "NODES")
 	if err != nil {
