@@ -284,10 +284,9 @@ func (l *clientList) holders(strict bool, who *client, more int64) (all []holder
 // again and again it would not come to read what is there.
 func (c *client) giveBack() (bytes int64) {
 	bytes = c.inBuffer.Load() + c.outBuffer.Load()
-	if bytes == 0 || !c.wakened.CompareAndSwap(false, true) {
-		return 0
+	if bytes > 0 && c.wakened.CompareAndSwap(false, true) {
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed one, which gives back more
 	}
-	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // fails on a closed one, which gives back more
 	return bytes
 }
 

@@ -75,6 +75,10 @@ func (c *client) rest() {
 // read waits for bytes. false: the connection has ended.
 func (c *client) read() bool {
 	c.armTimeout()
+	if !c.resting && c.wakened.Load() { // the deadline that told so may just have been replaced
+		c.rest()
+		return true
+	}
 	n, err := 0, c.awaitBytes()
 	if err == nil {
 		if !c.awaitTurn() || !c.expect(int64(c.framer.Room(readLeast))) {
