@@ -80,7 +80,7 @@ reshard-failover: build ## failovers in the middle of a move, and pings that com
 	$(GO) run ./tools/chaos reshard news --rounds 50 $(ARGS)
 
 clients: build ## go-redis, redis-py and ioredis while slots move and nodes fail over, beside redis-server; needs python3-redis and npm
-	npm install --no-audit --no-fund --prefix $(CLIENTS) ioredis@5
+	npm install --no-audit --no-fund --prefix $(CLIENTS) ioredis@6
 	NODE_PATH=$(CLIENTS)/node_modules $(GO) run ./tools/chaos reshard clients --slots 2000 --keys 2000 $(ARGS)
 
 suites: build ## Redis's own test suites; REDIS_TREE=folder of a Redis source tree
