@@ -104,6 +104,7 @@ type group struct {
 	applied int64
 	state   layout.State
 	history int64
+	changes int64
 }
 
 // Apply cuts the pending rows at the log's end and writes them as one batch. The background does this by
@@ -133,7 +134,7 @@ func (s *Store) applyHeld() error {
 	// everything below is dropped, or it would not look into Pebble, which has the record.
 	s.pend[g.epoch&1].Clear()
 	s.cache.Applied()
-	s.appliedEpoch, s.appliedHistory = g.epoch, g.history
+	s.appliedEpoch, s.appliedHistory, s.changes.applied = g.epoch, g.history, g.changes
 	s.applied.Store(g.applied)
 	s.room.L.Lock()
 	s.room.Broadcast()
@@ -153,7 +154,7 @@ func (s *Store) cutGroup() (g group, ok bool) {
 	g.epoch = s.cache.Cut()
 	s.drops.seal(g.epoch)
 	g.state = layout.State{Applied: end, NextGen: s.nextGen.Load(), History: s.history}
-	g.history = s.histories.Load()
+	g.history, g.changes = s.histories.Load(), s.changes.sum()
 	s.stateDirty = false
 	s.counters.freeze()
 	return g, true
@@ -238,12 +239,12 @@ func (s *Store) maintain(written int) error {
 	}
 	s.yieldToFilters()
 	s.sinceFlush += int64(written)
-	applied, durable := s.applied.Load(), s.durable.Load()
-	if applied == durable || s.flushing.Load() {
+	applied := s.applied.Load()
+	if applied == s.durable.Load() || s.flushing.Load() {
 		return nil
 	}
 	due := s.sinceFlush >= s.opts.memTableBytes()*3/4 ||
-		s.attached().End()-durable >= s.opts.RecoveryLogBytes/2 || // the other half is for what comes while it is flushed
+		s.logHeavy() ||
 		time.Since(s.lastFlush) >= s.opts.RecoveryAge
 	if !due {
 		return nil

@@ -76,6 +76,7 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 	log := s.attached()
 	end, borrows := t.appendEntry(log, entry)
 	t.publish(rows)
+	look := s.changes.add(t.lane, t.changeCount())
 	s.cut.runlock(t.lane)
 	for _, slot := range t.slots {
 		s.slots[slot].end = end
@@ -90,6 +91,9 @@ func (t *Txn) commit(entry []byte) (int64, error) {
 	s.unlockSlots(t.slots, true)
 	t.seen = max(t.seen, end)
 	s.nudge()
+	if look {
+		s.nudgeHeavy()
+	}
 	if borrows {
 		// No lock is held any more. Only now may the caller use the memory of its arguments for something else; that the
 		// log has failed meanwhile is told to whoever waits for the end.

@@ -14,11 +14,11 @@ func (s *Store) startFlush(applied int64) error {
 	}
 	s.sinceFlush, s.lastFlush = 0, time.Now()
 	s.flushing.Store(true)
-	history := s.appliedHistory
+	history, changes := s.appliedHistory, s.changes.applied
 	go func() { // ends with the flush; Close waits for flushing to fall
 		defer s.flushing.Store(false)
 		<-done
-		if err := s.flushed(applied, history); err != nil {
+		if err := s.flushed(applied, history, changes); err != nil {
 			s.fail(err)
 		}
 	}()
@@ -37,7 +37,7 @@ func (s *Store) flushNow() error {
 	if err != nil {
 		return fmt.Errorf("flush at offset %d: %w", applied, err)
 	}
-	return s.flushed(applied, s.appliedHistory)
+	return s.flushed(applied, s.appliedHistory, s.changes.applied)
 }
 
 // Flush applies what is pending and makes it durable.
@@ -50,8 +50,8 @@ func (s *Store) Flush() error {
 
 // flushed notes that the store is durable up to an offset: first in the floor file, then for the log to let go.
 // The log keeps everything while the durable state row names an older history than the log's own: the way from
-// one to the other is in the segments between them.
-func (s *Store) flushed(applied, history int64) error {
+// one to the other is in the segments between them. changes is how many had been counted at that offset.
+func (s *Store) flushed(applied, history, changes int64) error {
 	s.floor.mu.Lock()
 	defer s.floor.mu.Unlock()
 	if applied < s.durable.Load() {
@@ -60,6 +60,7 @@ func (s *Store) flushed(applied, history int64) error {
 	if err := s.floor.raise(applied); err != nil {
 		return err
 	}
+	s.changes.durable.Store(changes)
 	s.durable.Store(applied)
 	if history != s.histories.Load() {
 		return nil

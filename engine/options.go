@@ -31,7 +31,7 @@ type Options struct {
 	CutBytes int64
 	// CutInterval is how long a row waits for the applier at most. Default 1 s.
 	CutInterval time.Duration
-	// RecoveryLogBytes bounds the log beyond the durable offset, hence the time of recovery. Default 64 MiB.
+	// RecoveryLogBytes bounds the Weight of the log beyond the durable offset, hence the time of recovery. Default 64 MiB.
 	RecoveryLogBytes int64
 	// RecoveryAge bounds the same by time, for a store that is hardly written. Default 60 s.
 	RecoveryAge time.Duration

@@ -114,7 +114,7 @@ func (s *Store) swapSets(r *Replacement, tables []string, history []byte, offset
 	s.room.L.Lock()
 	s.room.Broadcast() // nothing is pending any more
 	s.room.L.Unlock()
-	if err := s.flushed(offset, s.appliedHistory); err != nil {
+	if err := s.flushed(offset, s.appliedHistory, s.changes.applied); err != nil {
 		s.fail(err)
 		return err
 	}
@@ -207,6 +207,8 @@ func (s *Store) stands(state layout.State) {
 	s.history, s.stateDirty = append([]byte(nil), state.History...), false
 	s.appliedHistory = s.histories.Add(1)
 	s.applied.Store(state.Applied)
+	s.changes.applied = s.changes.sum()
+	s.changes.durable.Store(s.changes.applied) // either caller's state is a durable one
 }
 
 // replace makes all counters those of another set, and clean. Who asks for one meanwhile holds no lock.

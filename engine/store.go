@@ -31,6 +31,7 @@ type Store struct {
 	slots    [16384]slotState
 	allSlots []uint16
 	counters counters
+	changes  changes
 	cache    *cache.Cache
 	pend     [2]*pending.Set // by parity of the epoch
 	cut      cutLock
@@ -224,7 +225,8 @@ func (s *Store) Attach(log Log) error {
 	s.cut.lock()
 	s.logs.Store(&log)
 	s.cut.unlock()
-	if err := s.flushed(s.durable.Load(), 0); err != nil { // this run of the machine is in the floor file from now on
+	// This run of the machine is in the floor file from now on.
+	if err := s.flushed(s.durable.Load(), 0, s.changes.durable.Load()); err != nil {
 		return err
 	}
 	s.beginBackground()

@@ -52,7 +52,7 @@ func (s *Server) open() error {
 	if err != nil {
 		return errors.Join(err, store.Abandon(), s.wal.Close())
 	}
-	s.noteReplay(base, s.wal.End()-opened.Applied, took)
+	s.noteReplay(base, engine.Weight(s.wal.End()-opened.Applied, store.Changes()), took)
 	if err := s.settleHistory(store, opened, eo.BootID); err != nil {
 		return errors.Join(err, store.Abandon(), s.wal.Close())
 	}

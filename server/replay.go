@@ -61,6 +61,13 @@ type executor struct {
 	ctx   command.Ctx
 	w     resp.Writer
 	slots []uint16
+	found []lookedUp // the commands of the entry
+}
+
+// lookedUp is what the table says of a command.
+type lookedUp struct {
+	cmd   *command.Command
+	whole bool // also of its subcommand
 }
 
 func newExecutor(s *Server, store *engine.Store) *executor {
@@ -83,9 +90,10 @@ func (h replayHost) Store() *engine.Store { return h.store }
 // log; nil in recovery, where the log has it already.
 func (x *executor) execute(commands [][][]byte, raw []byte) error {
 	all, any := false, false
-	x.slots = x.slots[:0]
+	x.slots, x.found = x.slots[:0], x.found[:0]
 	for _, args := range commands {
-		cmd, _ := x.table.Lookup(args)
+		cmd, whole := x.table.Lookup(args)
+		x.found = append(x.found, lookedUp{cmd, whole})
 		if cmd == nil || !cmd.Is(command.Write) {
 			continue // SELECT, PING and their like have no rows
 		}
@@ -117,8 +125,8 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 			return err
 		}
 	}
-	for _, args := range commands {
-		if err := x.one(args); err != nil {
+	for i, args := range commands {
+		if err := x.one(x.found[i], args); err != nil {
 			x.txn.End()
 			return err
 		}
@@ -129,9 +137,9 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 
 // stage stages the large values that the commands bring, before any lock, as it was done when they ran first.
 func (x *executor) stage(commands [][][]byte) error {
-	for _, args := range commands {
-		cmd, ok := x.table.Lookup(args)
-		if cmd == nil || !ok || cmd.Stage == nil || !cmd.ArityOK(len(args)) {
+	for i, args := range commands {
+		cmd := x.found[i].cmd
+		if cmd == nil || !x.found[i].whole || cmd.Stage == nil || !cmd.ArityOK(len(args)) {
 			continue
 		}
 		x.ctx.Reset(cmd, args)
@@ -143,9 +151,9 @@ func (x *executor) stage(commands [][][]byte) error {
 	return nil
 }
 
-func (x *executor) one(args [][]byte) error {
-	cmd, ok := x.table.Lookup(args)
-	if cmd == nil || !ok || !cmd.Is(command.Write) {
+func (x *executor) one(found lookedUp, args [][]byte) error {
+	cmd := found.cmd
+	if cmd == nil || !found.whole || !cmd.Is(command.Write) {
 		return nil
 	}
 	if !cmd.ArityOK(len(args)) {
@@ -170,6 +178,9 @@ type entryReader struct {
 	offset int64 // of buf[at] in the stream
 	eof    bool
 	ahead  func(buf []byte) // sees what was read before it is cut into entries; may be nil
+
+	args     [][]byte   // of the entry's commands, one behind the other
+	commands [][][]byte // the entry's
 }
 
 // entry is valid until the next one is read.
@@ -177,45 +188,57 @@ type entry struct {
 	commands [][][]byte
 }
 
-const entryChunk = 256 << 10
+const (
+	entryChunk = 256 << 10
+	argsKept   = 4096 // of an entry that had more, the room is not used again
+)
 
 // next gives the next whole entry; io.EOF when the stream ends between two.
 func (e *entryReader) next() (entry, error) {
-	var out entry
+	e.forget()
 	start := e.at
 	for {
-		args, n, err := resp.NextCommand(e.buf[e.at:], nil)
+		from := len(e.args)
+		args, n, err := resp.NextCommand(e.buf[e.at:], e.args)
 		if err != nil {
-			return out, err
+			return entry{}, err
 		}
 		if n == 0 {
 			if e.eof {
 				if e.at == len(e.buf) && start == e.at {
-					return out, io.EOF
+					return entry{}, io.EOF
 				}
-				return out, io.ErrUnexpectedEOF
+				return entry{}, io.ErrUnexpectedEOF
 			}
 			// Slices of an entry's earlier commands must stay: the buffer moves only between entries.
-			if err := e.fill(&start, &out); err != nil {
-				return out, err
+			if err := e.fill(&start); err != nil {
+				return entry{}, err
 			}
 			continue
 		}
 		e.at += n
 		e.offset += int64(n)
-		switch {
-		case isWord(args, "MULTI") && len(out.commands) == 0:
-			out.commands = append(out.commands, args)
-		case len(out.commands) > 0 && isWord(args, "EXEC"):
-			out.commands = out.commands[1:]
-			return out, nil
-		case len(out.commands) > 0:
-			out.commands = append(out.commands, args)
-		default:
-			out.commands = append(out.commands, args)
-			return out, nil
+		e.args = args
+		args = args[from:len(args):len(args)]
+		inside := len(e.commands) > 0 // a MULTI
+		if inside && isWord(args, "EXEC") {
+			return entry{e.commands[1:]}, nil
+		}
+		e.commands = append(e.commands, args)
+		if !inside && !isWord(args, "MULTI") {
+			return entry{e.commands}, nil
 		}
 	}
+}
+
+// forget ends the entry before. What it named is let go of: a long argument keeps all that was read with it.
+func (e *entryReader) forget() {
+	if cap(e.args) > argsKept || cap(e.commands) > argsKept {
+		e.args, e.commands = nil, nil
+	}
+	clear(e.args)
+	clear(e.commands)
+	e.args, e.commands = e.args[:0], e.commands[:0]
 }
 
 func isWord(args [][]byte, word string) bool {
@@ -223,7 +246,7 @@ func isWord(args [][]byte, word string) bool {
 }
 
 // fill reads more, at least doubling what an unfinished entry has, and parses that entry again from its start.
-func (e *entryReader) fill(start *int, out *entry) error {
+func (e *entryReader) fill(start *int) error {
 	e.offset -= int64(e.at - *start)
 	have := len(e.buf) - *start
 	next := make([]byte, have, max(2*have, entryChunk))
@@ -231,7 +254,7 @@ func (e *entryReader) fill(start *int, out *entry) error {
 	n, err := io.ReadFull(e.r, next[have:cap(next)])
 	e.buf = next[:have+n]
 	e.at, *start = 0, 0
-	out.commands = nil
+	e.forget()
 	if e.ahead != nil {
 		e.ahead(e.buf)
 	}

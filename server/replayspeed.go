@@ -12,7 +12,7 @@ import (
 
 // How fast this node executes its log again is measured at each recovery that is long enough to tell, and kept in a file
 // beside log and store, so that the next start knows how much log is executed in about a second: recovery-log-size where
-// nobody has set it.
+// nobody has set it. Both are in bytes as engine.Weight counts them, so that small entries tell of large ones.
 //
 //	DIR/cairn/replay-speed    one line of decimal digits, bytes a second
 //
@@ -20,10 +20,10 @@ import (
 const (
 	speedFile     = "replay-speed"
 	speedLine     = 32       // bytes read of it at most
-	speedFrom     = 4 << 20  // bytes of log; a shorter replay measures the start of the process
-	recoveryLeast = 16 << 20 // bounds of what is found
+	speedFrom     = 4 << 20  // a shorter replay measures the start of the process
+	recoveryLeast = 24 << 20 // bounds of what is found
 	recoveryMost  = 128 << 20
-	recoveryGuess = 64 << 20 // before anything was measured: about what is executed in a second of values of some hundred bytes
+	recoveryGuess = 96 << 20 // before anything was measured: about what is executed in a second of values of some hundred bytes
 )
 
 // recoveryBytes is the size of log for a speed, 0: not known.
@@ -36,7 +36,7 @@ func recoveryBytes(speed int64) int64 {
 
 // joinSpeed takes a measurement in. The last one counts as much as all before it: machines change, and one measured under
 // load must not stay.
-func joinSpeed(known int64, bytes int64, took time.Duration) int64 {
+func joinSpeed(known, bytes int64, took time.Duration) int64 {
 	if bytes < speedFrom || took <= 0 {
 		return known
 	}

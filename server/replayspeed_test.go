@@ -25,7 +25,7 @@ func TestJoinSpeed(t *testing.T) {
 			t.Errorf("%d known, %d bytes in %v: %d, want %d", test.known, test.bytes, test.took, got, test.want)
 		}
 	}
-	for speed, want := range map[int64]int64{0: 64 << 20, 1: 16 << 20, 50 << 20: 50 << 20, 1 << 40: 128 << 20} {
+	for speed, want := range map[int64]int64{0: 96 << 20, 1: 24 << 20, 50 << 20: 50 << 20, 1 << 40: 128 << 20} {
 		if got := recoveryBytes(speed); got != want {
 			t.Errorf("a speed of %d: %d, want %d", speed, got, want)
 		}
