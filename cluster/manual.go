@@ -151,6 +151,15 @@ func (m *Machine) manualPaused(now int64, sender *Peer, msg *wire.Message) {
 	m.askElection()
 }
 
+// Awaited is the offset that this replica's data must reach before its manual failover goes on; -1: none is awaited. Synced,
+// called when it is there, goes on at once, the next tick in any case.
+func (m *Machine) Awaited() int64 {
+	if f := &m.manual; f.deadline == 0 || f.ready || !m.me.replica() {
+		return -1
+	}
+	return m.manual.offset
+}
+
 // manualTick gives up a manual failover whose time is over, and lets a replica stand that has reached the offset.
 func (m *Machine) manualTick(now int64) {
 	f := &m.manual

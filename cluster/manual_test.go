@@ -41,6 +41,31 @@ func TestManualFailover(t *testing.T) {
 	}
 }
 
+// A replica that is told of its data stands as soon as all of it is there, not at the next tick.
+func TestManualFailoverGoesOnWhenTheDataIsThere(t *testing.T) {
+	w := threeShards(t)
+	a, d := w.nodes["a"], w.nodes["d"]
+	a.data.offset, d.data.offset = 120, 100
+	if at := d.Awaited(); at != -1 {
+		t.Fatalf("offset %d is awaited before a failover", at)
+	}
+	w.must("d", CmdFailover{})
+	if at := d.Awaited(); at != 120 {
+		t.Fatalf("offset %d is awaited, want 120", at)
+	}
+	if at := a.Awaited(); at != -1 {
+		t.Fatalf("the primary awaits offset %d", at)
+	}
+	d.data.offset = 120
+	w.do(d, d.Synced(w.now))
+	if !d.election.sent {
+		t.Fatalf("not standing: %q", d.notes)
+	}
+	if at := d.Awaited(); at != -1 {
+		t.Fatalf("offset %d is awaited by a replica that stands", at)
+	}
+}
+
 // A failover right after another one, back and forth, each at the first try and sooner than the pause between
 // elections.
 func TestManualFailoverAgainAndAgain(t *testing.T) {

@@ -192,7 +192,7 @@ func (d *simData) tick(n *simNode) {
 	}
 	was := d.up
 	d.replicate(n)
-	if d.up != was {
+	if at := n.m.Awaited(); d.up != was || at >= 0 && d.offset >= at {
 		n.feed(n.m.Synced)
 	}
 }

@@ -57,6 +57,13 @@ func (a *applier) Apply(ctx context.Context, e replication.Entry) error {
 	if err := a.heedSlots(e.Commands); err != nil {
 		return err
 	}
+	if len(e.Raw) > longArgFrom {
+		a.x.ctx.Passed = a.s.passedLongArg
+		defer func() { // as endLongArgs does
+			a.x.ctx.Args, a.x.ctx.Passed = nil, nil
+			a.x.txn.Forget()
+		}()
+	}
 	for {
 		err := a.x.execute(e.Commands, e.Raw)
 		if err == nil {
@@ -152,8 +159,12 @@ func (a *applier) publish(e replication.Entry) {
 
 // Settle waits for the log: what is acknowledged to the primary a kill of the process does not take away.
 func (a *applier) Settle() (synced int64, err error) {
-	if err := a.s.wal.WaitDurable(a.s.wal.End()); err != nil {
+	end := a.s.wal.End()
+	if err := a.s.wal.WaitDurable(end); err != nil {
 		return 0, err
+	}
+	if a.s.bus != nil {
+		a.s.bus.Reached(end)
 	}
 	return a.s.wal.Synced(), nil
 }

@@ -56,7 +56,10 @@ func (n *clusterNode) Promote() {
 }
 
 // Pause stops writes: when it returns, nothing enters the log any more.
-func (n *clusterNode) Pause(int64) { n.s.pauseWrites(pauseFailover, true) }
+func (n *clusterNode) Pause(int64) {
+	n.s.pauseWrites(pauseFailover, true)
+	n.s.releaseTail()
+}
 
 // Resume ends Pause.
 func (n *clusterNode) Resume() {

@@ -96,6 +96,7 @@ func (s *Server) Failover(x *command.Ctx) error {
 	s.log.Notice("FAILOVER requested to " + f.target() + ".")
 	s.primary.AskAcks(s.wal.End())
 	s.pauseWrites(pauseFailover, true)
+	s.releaseTail()
 	over := f.over
 	s.startTask(func() { s.waitForSync(over) })
 	x.W.OK()

@@ -27,6 +27,7 @@ func noFailover(t *testing.T, c *testkit.Conn) {
 
 // The role goes to a replica and back, of whichever program, and both have everything without a second full sync.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	a := startServer(t)
 	ca := a.dial(t)
 	b := startServer(t)
@@ -40,7 +41,7 @@ func TestFailover(t *testing.T) {
 		follows(t, other.c, a.Port)
 		inStep(t, ca, other.c)
 		full := infoField(t, ca, "stats", "sync_full")
-		if got := ca.Do("FAILOVER", "TO", "127.0.0.1", strconv.Itoa(other.port), "TIMEOUT", "20000").Raw; got != "+OK\r\n" {
+		if got := ca.Do("FAILOVER", "TO", "127.0.0.1", strconv.Itoa(other.port), "TIMEOUT", "50000").Raw; got != "+OK\r\n" {
 			t.Fatalf("%s: %q", name, got)
 		}
 		roleIs(t, other.c, "master")
@@ -67,8 +68,24 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// While a failover holds writes back, what nobody waits for is handed over all the same: replicas have to have it before writes
+// can go on. With appendfsync always nothing else does that, and they get what is synced.
+func TestPauseReleasesTheEndOfTheLog(t *testing.T) {
+	n := startServer(t, "appendfsync always")
+	end, err := n.appendControl("ping")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.wal.Synced() >= end {
+		t.Fatal("somebody waited for it")
+	}
+	(&clusterNode{s: n.Server}).Pause(0)
+	testkit.Eventually(t, 10*time.Second, func() bool { return n.wal.Synced() >= end })
+}
+
 // What clients were answered is there after any number of failovers, and those who wait meanwhile go on.
 func TestFailoverUnderWrites(t *testing.T) {
+	t.Parallel()
 	a, b := startServer(t), startServer(t)
 	nodes := []*testkit.Conn{a.dial(t), b.dial(t)}
 	follows(t, nodes[1], a.Port)
@@ -159,6 +176,7 @@ func TestFailoverGivenUp(t *testing.T) {
 
 // What is refused is refused in Redis's words.
 func TestFailoverRefusals(t *testing.T) {
+	t.Parallel()
 	n, redis := startServer(t), startRedis(t)
 	c, r := n.dial(t), testkit.Dial(t, redis.Addr)
 	cases := []string{

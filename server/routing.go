@@ -51,6 +51,15 @@ func (s *Server) pauseWrites(why pauseReason, on bool) {
 	}
 }
 
+// releaseTail lets replicas have all that the log holds, after pauseWrites: their role waits for it. What nobody waits for, as
+// the expirer's deletions, is handed over with the next write that somebody waits for, or once a second; while writes
+// are paused there is none, and all clients would wait for that second. It does not wait for the disk.
+func (s *Server) releaseTail() {
+	s.startTask(func() { // ends by itself
+		_ = s.wal.WaitDurable(s.wal.End()) // a failure of the log is told to the node by the log
+	})
+}
+
 // publishView puts what the cluster knows into the routing value.
 func (s *Server) publishView(v *cluster.View) {
 	s.changeRouting(func(r *engine.Routing) {

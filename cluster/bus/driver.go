@@ -75,6 +75,7 @@ type Driver struct {
 	began      time.Time
 	ticked     atomic.Int64 // time since began when the last tick was done, ns
 	sleepLimit atomic.Int64 // ns
+	awaited    atomic.Int64 // Machine.Awaited
 
 	mu        sync.Mutex
 	machine   *cluster.Machine
@@ -123,6 +124,7 @@ func Load(o Options, fresh func() *cluster.State) (*Driver, error) {
 	}
 	d := &Driver{o: o, file: file, machine: m, links: map[cluster.LinkID]*link{}, began: time.Now()}
 	d.setSleepLimit()
+	d.awaited.Store(m.Awaited())
 	d.stop, d.end = context.WithCancel(context.Background())
 	d.saver.init()
 	d.queue.init()
@@ -239,6 +241,7 @@ func (d *Driver) locked(call func(now int64) []cluster.Effect) (publications []c
 		}
 	}()
 	publications = d.carryOut(call(d.o.Clock()))
+	d.awaited.Store(d.machine.Awaited())
 	return publications, true
 }
 
@@ -393,9 +396,11 @@ func (d *Driver) Configure(c cluster.Config, sendLimit int64) {
 	})
 }
 
-// Synced tells that the state of the data or of the link to the primary changed.
-func (d *Driver) Synced() {
-	d.with(func(now int64) []cluster.Effect { return d.machine.Synced(now) })
+// Reached tells up to where a replica has executed its primary's stream. It is cheap unless a manual failover waits for that.
+func (d *Driver) Reached(offset int64) {
+	if at := d.awaited.Load(); at >= 0 && offset >= at {
+		d.with(func(now int64) []cluster.Effect { return d.machine.Synced(now) })
+	}
 }
 
 // ID is this node's id.

@@ -59,7 +59,7 @@ func (p *peer) send(c net.Conn, m *wire.Message) {
 // read gives the next packet of a connection, and keeps the first of each kind.
 func (p *peer) read(c net.Conn) (*wire.Message, []byte) {
 	p.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		p.t.Fatal(err)
 	}
 	head := make([]byte, wire.HeadLength)
