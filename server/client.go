@@ -94,9 +94,10 @@ type client struct {
 
 	push        pushQueue
 	subs        pubsub.Set
-	wakes       []*client // whose writers are to be woken
-	ownMessages []byte    // published by the client itself; they follow the reply
-	keepReply   bool      // whatever CLIENT REPLY says
+	wakes       []*client   // whose writers are to be woken
+	ownMessages []byte      // published by the client itself; they follow the reply
+	published   [][3]string // by the command under way, for the stream
+	keepReply   bool        // whatever CLIENT REPLY says
 }
 
 // replyMode is CLIENT REPLY.

@@ -29,6 +29,9 @@ func (s *Server) dispatch(c *client, args [][]byte) {
 		c.ctx.DropStreams(streams)
 	}
 	c.keepReply = false
+	if len(c.published) > 0 {
+		s.streamPublished(c)
+	}
 	if len(c.ownMessages) > 0 {
 		c.w.Buf = append(c.w.Buf, c.ownMessages...)
 		c.ownMessages = nil
@@ -110,7 +113,7 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 	if c.subscribed() && c.w.Proto == 2 && !allowedSubscribed(cmd) {
 		return fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", cmd.FullName())
 	}
-	if cmd.Is(command.Write) && s.tooFewReplicas() {
+	if (cmd.Is(command.Write) || c.multi.active) && s.tooFewReplicas() && c.writesWith(cmd) {
 		return "NOREPLICAS Not enough good replicas to write."
 	}
 	if text := s.refuseAsReplica(c, cmd); text != "" {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,14 @@ func runsInsideMulti(cmd *command.Command) bool {
 	return false
 }
 
+// writesWith says whether a command writes; EXEC does if one of those that it is to run does.
+func (c *client) writesWith(cmd *command.Command) bool {
+	if cmd.Name != "exec" || cmd.Parent() != nil {
+		return cmd.Is(command.Write)
+	}
+	return slices.ContainsFunc(c.multi.queue, func(q queued) bool { return q.cmd.Is(command.Write) })
+}
+
 // queue keeps a command for EXEC. What is wrong with it is said now, as far as it can be known.
 func (s *Server) queue(c *client, cmd *command.Command, args [][]byte) {
 	m := &c.multi
@@ -65,6 +74,10 @@ func (s *Server) queue(c *client, cmd *command.Command, args [][]byte) {
 	}
 	if text := s.redirectArgs(c, s.store.Routing(), cmd, args); text != "" {
 		s.reject(c, cmd, text)
+		return
+	}
+	if m.failed || c.dirtyCAS.Load() {
+		c.w.Simple("QUEUED") // EXEC will run none of them, and what it answers does not depend on this one
 		return
 	}
 	own := make([][]byte, len(args))

@@ -87,7 +87,7 @@ func (n *testNode) attach(t *testing.T, port string, more ...string) *handReplic
 	if err := c.Send("PSYNC", fields["master_replid"], strconv.Itoa(offset+1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Net().SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.Net().SetReadDeadline(time.Now().Add(replyWait)); err != nil {
 		t.Fatal(err)
 	}
 	h := &handReplica{c, t, bufio.NewReader(c.Net())}
@@ -285,6 +285,26 @@ func TestTooFewReplicas(t *testing.T) {
 	if got := c.Do("SET", "k", "v").Raw; got != "+OK\r\n" {
 		t.Errorf("min-replicas-to-write 0: %q", got)
 	}
+}
+
+// TestTooFewReplicasInTransaction has the setting change between MULTI and EXEC.
+func TestTooFewReplicasInTransaction(t *testing.T) {
+	n, r := startServer(t), testkit.StartRedis(t)
+	b, other := newBoth(t, n, r), newBoth(t, n, r)
+	for _, queued := range []string{
+		"MULTI\nGET k\nSET k v",
+		"MULTI\nGET k",
+		"MULTI",
+		"MULTI\nSET k v\nNOSUCH",
+		"MULTI\nNOSUCH\nSET k v",
+		"WATCH k\nSET k 2\nMULTI\nDEL k",
+	} {
+		b.all(queued)
+		other.same("CONFIG SET min-replicas-to-write 1")
+		b.all("EXEC\nEXEC\nGET k\nSET k w")
+		other.same("CONFIG SET min-replicas-to-write 0")
+	}
+	b.all("MULTI\nSET k w\nGET k\nEXEC\nGET k")
 }
 
 // TestPausedStream: while a failover holds writes back nothing enters the log, and no replica attaches.

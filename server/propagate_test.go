@@ -70,6 +70,33 @@ func TestPropagation(t *testing.T) {
 	}
 }
 
+// TestPublishPropagation has a stream of each side that a replica reads: what is published is for it alone. In a
+// transaction that writes it stands behind the block here, so that is not compared.
+func TestPublishPropagation(t *testing.T) {
+	n := startServer(t)
+	r := testkit.StartRedis(t, "--repl-diskless-sync", "no", "--repl-ping-replica-period", "3600")
+	b := newBoth(t, n, r)
+	b.all("PUBLISH early m\nSPUBLISH early m")
+	ours, redis := replicaOf(t, n.Addr), replicaOf(t, r.Addr)
+	for i, line := range []string{
+		"PUBLISH ch m", "publish ch \"\"", "SPUBLISH ch m", "PUBLISH ch", "MULTI|PUBLISH ch m|EXEC", "MULTI|GET a|SPUBLISH ch m|EXEC",
+		"MULTI|PUBLISH ch m|DISCARD", "WATCH a|SET a 1|MULTI|PUBLISH ch m|EXEC", "SUBSCRIBE ch|PUBLISH ch m|UNSUBSCRIBE ch",
+	} {
+		for command := range strings.SplitSeq(line, "|") {
+			b.same(command)
+		}
+		mark := strconv.Itoa(i)
+		b.same("SET mark " + mark)
+		if got, want := untilMark(t, ours, mark), untilMark(t, redis, mark); got != want {
+			t.Errorf("%s\n ours  %s\n redis %s", line, got, want)
+		}
+	}
+	b.all("MULTI\nSET a 1\nPUBLISH ch m\nEXEC\nSET mark end")
+	if got := untilMark(t, ours, "end"); got != "SET a 1; PUBLISH ch m; " {
+		t.Errorf("in a transaction that writes: %s", got)
+	}
+}
+
 // waitingReader reads a log that has no end.
 type waitingReader struct {
 	read func([]byte) (int, error)

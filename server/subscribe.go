@@ -141,6 +141,7 @@ func (s *Server) forgetSubscriptions(c *client) {
 func (s *Server) Publish(x *command.Ctx) error {
 	n := s.hub.Publish(x.Args[1], x.Args[2], publisher(x))
 	s.forwardMessage(false, x.Args[1], x.Args[2])
+	s.keepPublished(x)
 	x.W.Int(int64(n))
 	return nil
 }
@@ -149,8 +150,31 @@ func (s *Server) Publish(x *command.Ctx) error {
 func (s *Server) SPublish(x *command.Ctx) error {
 	n := s.hub.PublishShard(x.Args[1], x.Args[2], publisher(x))
 	s.forwardMessage(true, x.Args[1], x.Args[2])
+	s.keepPublished(x)
 	x.W.Int(int64(n))
 	return nil
+}
+
+// keepPublished keeps what was published for the stream, by which those who listen at replicas hear of it. In a cluster
+// its bus tells them. It goes there when the command or the transaction has let go of its slots: to wait for room in the
+// log while others wait for the slots is not allowed.
+func (s *Server) keepPublished(x *command.Ctx) {
+	c := clientOf(x)
+	if s.bus != nil || c == nil || c.txn == nil || s.loading.Load() || s.primary.Len() == 0 {
+		return
+	}
+	c.published = append(c.published, [3]string{string(x.Args[0]), string(x.Args[1]), string(x.Args[2])})
+}
+
+// streamPublished appends it. While this node is a replica, or writes are held back, nothing is told.
+func (s *Server) streamPublished(c *client) {
+	for _, words := range c.published {
+		if end, err := s.appendControl(words[:]...); err == nil {
+			c.waitFor(end)
+			c.wrote(end)
+		}
+	}
+	c.published = nil
 }
 
 // publisher is the client that a handler runs for, nil when there is none.
