@@ -91,6 +91,10 @@ type Options struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// TempDir is where an entry over spillBytes waits for its end.
 	TempDir string
+	// Mapped is told where in memory such a file is shown, and Passed which part of it nobody will look at soon, so that
+	// it need not stay in memory; unwatch comes before it is gone. Both may be nil.
+	Mapped func(data []byte) (unwatch func())
+	Passed func(part []byte)
 	// Note and Warn write to the node's log.
 	Note, Warn func(event string, fields ...any)
 	// Changed is told when the link came up or went down; may be nil. It must not wait for the Replica.

@@ -142,7 +142,13 @@ func TestMarkedReader(t *testing.T) {
 
 // An entry longer than memory is meant to hold waits in a file, and is the same bytes.
 func TestInboxSpills(t *testing.T) {
-	b := inbox{dir: t.TempDir()}
+	var watched [][]byte
+	passed := 0
+	b := inbox{dir: t.TempDir(), passed: func(part []byte) { passed += len(part) }}
+	b.watch = func(data []byte) (unwatch func()) {
+		watched = append(watched, data)
+		return func() { watched = watched[1:] } // the old mapping goes when the new one is there
+	}
 	defer b.close()
 	r := rand.New(rand.NewPCG(3, 3))
 	var want []byte
@@ -169,11 +175,18 @@ func TestInboxSpills(t *testing.T) {
 	}
 	b.take(1 << 20)
 	want = want[1<<20:]
+	before := passed
 	fill(spillBytes + 3<<20)
+	if len(watched) != 1 || &watched[0][0] != &b.buf[0] || passed == before {
+		t.Errorf("%d mappings are known, and %d bytes of them passed", len(watched), passed-before)
+	}
 	b.take(len(want))
 	want = nil
 	fill(1)
 	if b.file != nil || len(b.buf) > inboxLeast {
 		t.Errorf("%d bytes of room are kept, in a file: %t", len(b.buf), b.file != nil)
+	}
+	if len(watched) > 0 {
+		t.Errorf("%d mappings are known that are gone", len(watched))
 	}
 }

@@ -23,7 +23,7 @@ type follower struct {
 }
 
 func newFollower(s *session, at int64, old bool) *follower {
-	return &follower{s: s, in: inbox{dir: s.r.o.TempDir}, at: at, old: old}
+	return &follower{s: s, in: inbox{dir: s.r.o.TempDir, watch: s.r.o.Mapped, passed: s.r.o.Passed}, at: at, old: old}
 }
 
 // batchKept bounds what is kept of a batch's slices for the next one.
@@ -76,10 +76,11 @@ func (f *follower) taken() error {
 			return err
 		}
 	}
-	if cap(f.args) > batchKept {
+	// What lies in a mapped file is not to be known to anybody when that is gone.
+	if cap(f.args) > batchKept || f.in.file != nil {
 		f.args, f.commands = nil, nil
 	}
-	if cap(f.batch) > batchKept {
+	if cap(f.batch) > batchKept || f.in.file != nil {
 		f.batch = nil
 	}
 	if broken != nil {

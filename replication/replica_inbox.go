@@ -15,15 +15,18 @@ type inbox struct {
 	from int    // bytes before it are done with
 	to   int    // bytes before it were received
 
-	dir  string
-	file *os.File // buf is a mapping of it; nil in memory
+	dir    string
+	watch  func(data []byte) (unwatch func()) // see Options.Mapped; may be nil
+	passed func(part []byte)                  // not nil where watch is not
+	file   *os.File                           // buf is a mapping of it; nil in memory
+	leave  func()                             // what watch gave
 }
 
 const (
 	inboxLeast = 256 << 10 // room in memory when little is waiting
 	inboxReads = 64 << 10  // room that a read finds
 	// spillBytes is how much of one entry waits in memory.
-	spillBytes = 64 << 20
+	spillBytes = 8 << 20
 )
 
 // unread is what was received and not taken.
@@ -55,7 +58,12 @@ func (b *inbox) room() ([]byte, error) {
 }
 
 // received says that n bytes of room were filled.
-func (b *inbox) received(n int) { b.to += n }
+func (b *inbox) received(n int) {
+	if b.leave != nil {
+		b.passed(b.buf[b.to : b.to+n])
+	}
+	b.to += n
+}
 
 func (b *inbox) grow(size int) error {
 	have := b.unread()
@@ -73,7 +81,7 @@ func (b *inbox) grow(size int) error {
 		return errors.Join(fmt.Errorf("unlink the file of a long entry: %w", err), f.Close())
 	}
 	// The file's bytes must exist before they are written through the mapping: there a full disk has no error.
-	if err := fillFile(f, have, size); err != nil {
+	if err := b.fillFile(f, have, size); err != nil {
 		return errors.Join(fmt.Errorf("write a long entry to a file of %d bytes: %w", size, err), f.Close())
 	}
 	buf, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
@@ -83,16 +91,27 @@ func (b *inbox) grow(size int) error {
 	n := len(have)
 	b.close()
 	b.buf, b.from, b.to, b.file = buf, 0, n, f
+	if b.watch != nil {
+		b.leave = b.watch(buf)
+	}
 	return nil
 }
 
-// fillFile writes have and then zeros up to size.
-func fillFile(f *os.File, have []byte, size int) error {
-	if _, err := f.Write(have); err != nil {
-		return err
+// fillFile writes have, which may lie in the mapping so far, and then zeros up to size.
+func (b *inbox) fillFile(f *os.File, have []byte, size int) error {
+	const step = 1 << 20
+	left := size - len(have)
+	for len(have) > 0 {
+		n, err := f.Write(have[:min(len(have), step)])
+		if err != nil {
+			return err
+		}
+		if b.leave != nil {
+			b.passed(have[:n])
+		}
+		have = have[n:]
 	}
-	zeros := make([]byte, 1<<20)
-	for left := size - len(have); left > 0; left -= len(zeros) {
+	for zeros := make([]byte, step); left > 0; left -= len(zeros) {
 		zeros = zeros[:min(left, len(zeros))]
 		if _, err := f.Write(zeros); err != nil {
 			return err
@@ -103,6 +122,10 @@ func fillFile(f *os.File, have []byte, size int) error {
 
 // close gives the room back.
 func (b *inbox) close() {
+	if b.leave != nil {
+		b.leave()
+		b.leave = nil
+	}
 	if b.file != nil {
 		_ = syscall.Munmap(b.buf) // fails only for what is no mapping
 		_ = b.file.Close()        // nothing in it is needed any more

@@ -149,7 +149,7 @@ func (p *fakePrimary) accept() string {
 	if p.conn, err = p.l.Accept(); err != nil {
 		p.t.Fatal(err)
 	}
-	_ = p.conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = p.conn.SetDeadline(time.Now().Add(time.Minute))
 	p.rd = bufio.NewReader(p.conn)
 	for _, step := range []string{"PING", "REPLCONF listening-port 6379", "REPLCONF capa eof capa psync2"} {
 		said := p.command()

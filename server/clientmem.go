@@ -169,14 +169,17 @@ func (s *Server) tellCollector(rise bool) {
 	debug.SetMemoryLimit(engine.GoMemoryLimit(s.cfg.V.MemoryBudget.Load()) + want)
 }
 
-// relieveLoop closes clients for those who cannot, and keeps the collector's room up to date.
+// relieveLoop closes clients for those who cannot, and keeps the collector's room up to date and free memory where it is
+// of use.
 func (s *Server) relieveLoop() {
+	var free freeKeeper
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			s.tellCollector(false)
+			free.look(s.cfg.V.MemoryBudget.Load())
 		case <-s.stop:
 			return
 		case <-s.memory.kick:

@@ -87,6 +87,14 @@ func (s *Server) passedLongArg(part []byte) {
 	}
 }
 
+// watchLongArg makes passedLongArg know of memory in which a primary's stream keeps a long entry.
+func (s *Server) watchLongArg(data []byte) (unwatch func()) {
+	if folder := s.longArgs.Load(); folder != nil {
+		return folder.Watch(data)
+	}
+	return func() {}
+}
+
 // endLongArgs ends the life of long arguments, which are among args; nil: they were never seen. Nothing may know them
 // afterwards, not even in memory that is waiting to be used again: a collector could take the address for one of its own.
 func (c *client) endLongArgs(args [][]byte) {

@@ -7,9 +7,11 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"cairn/engine"
 	"cairn/server/command"
 )
 
@@ -28,12 +30,8 @@ func (s *Server) memoryUse() (m memoryUse) {
 	metrics.Read(samples)
 	m.used, m.mapped = int64(samples[0].Value.Uint64()), int64(samples[1].Value.Uint64())
 	m.resident = m.mapped
-	if raw, err := os.ReadFile("/proc/self/statm"); err == nil {
-		if words := strings.Fields(string(raw)); len(words) > 1 {
-			if pages, err := strconv.ParseInt(words[1], 10, 64); err == nil {
-				m.resident = pages * int64(os.Getpagesize())
-			}
-		}
+	if n := residentBytes(); n > 0 {
+		m.resident = n
 	}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
@@ -47,6 +45,54 @@ func (s *Server) memoryUse() (m memoryUse) {
 			return m
 		}
 	}
+}
+
+// residentBytes is what the process has resident, 0 where the system does not say.
+func residentBytes() int64 {
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	words := strings.Fields(string(raw))
+	if len(words) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(words[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// freeKeeper returns free memory to the system when the process comes near its budget. Its zero value is ready.
+type freeKeeper struct {
+	next time.Time // not before it
+}
+
+const (
+	returnNear  = 8                // one part of the budget that is left when it begins
+	returnShare = 100              // one part of the time that it may take
+	returnLeast = 64               // one part of the budget that makes it worth while
+	returnRest  = 30 * time.Second // until the next, when it was not
+)
+
+// look is called each second. Allocations wait while memory is returned, so it is not done often where that is of no use.
+func (k *freeKeeper) look(budget int64) {
+	began := time.Now()
+	if began.Before(k.next) {
+		return
+	}
+	before := residentBytes()
+	if before < budget-budget/returnNear {
+		return
+	}
+	engine.ReturnFree()
+	end := time.Now()
+	rest := returnShare * end.Sub(began)
+	if before-residentBytes() < budget/returnLeast {
+		rest = max(rest, returnRest)
+	}
+	k.next = end.Add(rest)
 }
 
 func (s *Server) infoMemory(w *infoWriter) {

@@ -115,8 +115,8 @@ func (s *Server) follow(host string, port int) (again bool) {
 	l.Replica = replication.NewReplica(replication.Options{
 		Host: host, Port: port, Applier: l.apply,
 		Hello: s.replicaHello, Timeout: func() time.Duration { return time.Duration(s.cfg.V.ReplTimeout.Load()) * time.Second },
-		Dial: s.dialPrimary, TempDir: s.cfg.V.Dir.Load(), Note: s.log.Notice, Warn: s.log.Warning,
-		HandedOver: s.failoverAnswered,
+		Dial: s.dialPrimary, TempDir: s.cfg.V.Dir.Load(), Mapped: s.watchLongArg, Passed: s.passedLongArg,
+		Note: s.log.Notice, Warn: s.log.Warning, HandedOver: s.failoverAnswered,
 	})
 	s.role.link.Store(l)
 	l.Start()

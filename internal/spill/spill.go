@@ -169,16 +169,37 @@ func (b *Bytes) Whole() ([]byte, error) {
 		return nil, b.err
 	}
 	b.data = data
-	f := b.f
+	b.f.add(b)
+	return data, nil
+}
+
+// Watch makes Passed know of a string that somebody else has mapped from a file of theirs, shared. Nobody may look at it
+// from unwatch on, which comes before the mapping ends.
+func (f *Folder) Watch(data []byte) (unwatch func()) {
+	b := &Bytes{f: f, data: data}
+	f.add(b)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.drop(b)
+	}
+}
+
+func (f *Folder) add(b *Bytes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.maps = append(f.maps, b)
 	f.mapped.Store(int32(len(f.maps)))
-	return data, nil
 }
 
-// Passed says that nobody will look at part soon, which may be of a string that Whole gave, or of anything else. Looking
-// at it again is no mistake; it brings the pages back.
+// drop forgets a mapping. The folder's mu is held.
+func (f *Folder) drop(b *Bytes) {
+	f.maps = slices.DeleteFunc(f.maps, func(other *Bytes) bool { return other == b })
+	f.mapped.Store(int32(len(f.maps)))
+}
+
+// Passed says that nobody will look at part soon, which may be of a string that Whole gave or Watch knows, or of anything
+// else. Looking at it again is no mistake; it brings the pages back.
 func (f *Folder) Passed(part []byte) {
 	if f.mapped.Load() == 0 || len(part) == 0 {
 		return
@@ -222,8 +243,7 @@ func (b *Bytes) Close() error {
 	f := b.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.maps = slices.DeleteFunc(f.maps, func(other *Bytes) bool { return other == b })
-	f.mapped.Store(int32(len(f.maps)))
+	f.drop(b)
 	if unmapErr := unix.Munmap(b.data); err == nil {
 		err = unmapErr
 	}

@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 func open(t *testing.T, o Options) *Folder {
@@ -168,4 +171,55 @@ func TestOpenRemovesWhatIsLeft(t *testing.T) {
 	if _, err := os.Stat(other); err != nil {
 		t.Error(err)
 	}
+}
+
+// What somebody else has mapped from a file leaves memory when it was passed, and is the same bytes when it is looked at
+// again, also where it was written through the mapping.
+func TestWatchedMapping(t *testing.T) {
+	const size = 8 * step
+	f := open(t, Options{})
+	file, err := os.Create(filepath.Join(t.TempDir(), "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	data, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unwatch := f.Watch(data)
+	for i := 0; i < size; i += 4096 {
+		data[i] = byte(i >> 12)
+		f.Passed(data[i : i+4096])
+	}
+	pages := make([]byte, 8*(size>>12))        // of eight bytes each; the highest bit says that the page is in memory
+	maps, err := os.Open("/proc/self/pagemap") // not everywhere
+	if err == nil {
+		at := int64(uintptr(unsafe.Pointer(&data[0]))) >> 12 * 8
+		if _, err := maps.ReadAt(pages, at); err != nil {
+			t.Fatal(err)
+		}
+		maps.Close()
+		here := 0
+		for i := 7; i < len(pages); i += 8 {
+			here += int(pages[i] >> 7)
+		}
+		if here > 2*step>>12 {
+			t.Errorf("%d of %d pages are in memory", here, size>>12)
+		}
+	}
+	for i := 0; i < size; i += 4096 {
+		if data[i] != byte(i>>12) {
+			t.Fatalf("byte %d is %d", i, data[i])
+		}
+	}
+	unwatch()
+	f.Passed(data) // of somebody else now
+	if err := unix.Munmap(data); err != nil {
+		t.Error(err)
+	}
+	f.empty(t)
 }
