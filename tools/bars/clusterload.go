@@ -339,14 +339,19 @@ func (l *clusterLoad) gap(shard int, from time.Time) (longest time.Duration) {
 	return longest
 }
 
-// verify reads everything back.
+// verify reads everything back, what each writer wrote beside the others'.
 func (l *clusterLoad) verify(killed string) (sum losses, err error) {
-	for _, w := range l.writers {
-		one, err := w.verify(killed)
-		if err != nil {
-			return sum, fmt.Errorf("shard %d: %w", w.shard, err)
+	lost, faults := make([]losses, len(l.writers)), make([]error, len(l.writers))
+	var readers sync.WaitGroup
+	for i, w := range l.writers {
+		readers.Go(func() { lost[i], faults[i] = w.verify(killed) })
+	}
+	readers.Wait()
+	for i, w := range l.writers {
+		if faults[i] != nil {
+			return sum, fmt.Errorf("shard %d: %w", w.shard, faults[i])
 		}
-		sum.add(one)
+		sum.add(lost[i])
 	}
 	return sum, nil
 }

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"cairn/internal/resp"
 	"cairn/tools/node"
 )
 
@@ -25,6 +28,8 @@ const (
 	largerValue = 4096
 	largerTags  = 512 // in a shard
 	readerPause = time.Millisecond
+	// largerReaders read everything back at the end.
+	largerReaders = 2 * shards
 )
 
 type largerOptions struct {
@@ -86,55 +91,97 @@ func (d *largerData) fill(l *lab) error {
 	return d.c.AwaitSteady(readyLimit)
 }
 
-// verify reads everything back, the keys of a tag in one pipeline.
+// verify reads everything back, the keys of a tag with one MGET: a node reads many names in the order in which they lie on
+// disk. Readers share the tags of all shards.
 func (d *largerData) verify(l *lab) error {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
 	var tasks sync.WaitGroup
-	faults := make(chan error, shards)
-	for k := range shards {
-		tasks.Go(func() {
-			r := node.NewRouter(d.c.Addrs(), 20*time.Second)
-			defer r.Close()
-			for t := range largerTags {
-				if err := errors.Join(d.verifyTag(r, k, t), l.ctx.Err()); err != nil {
-					faults <- err
-					return
-				}
+	var next, read atomic.Int64
+	faults := make(chan error, largerReaders)
+	for range largerReaders {
+		tasks.Go(func() { // ends with the tags, or with the context
+			if err := d.verifyTags(ctx, &next, &read); err != nil {
+				faults <- err
+				cancel()
 			}
 		})
 	}
-	tasks.Wait()
-	select {
-	case err := <-faults:
-		return err
-	default:
+	finished := make(chan struct{})
+	go func() { // ends with the readers
+		tasks.Wait()
+		close(finished)
+	}()
+	for began := time.Now(); ; {
+		select {
+		case <-time.After(200 * time.Millisecond):
+			l.progress("read back: %d of %d, %.0f/s", read.Load(), d.keys, float64(read.Load())/time.Since(began).Seconds())
+			continue
+		case <-finished:
+		}
+		select {
+		case err := <-faults:
+			return err
+		default:
+		}
+		if err := l.ctx.Err(); err != nil {
+			return err
+		}
+		if n := int(read.Load()); n != d.keys {
+			return fmt.Errorf("%d of %d keys were read back", n, d.keys)
+		}
+		l.figure("read back in", time.Since(began).Round(time.Millisecond).String())
 		return nil
 	}
 }
 
-func (d *largerData) verifyTag(r *node.Router, shard, tag int) (err error) {
+// verifyTags reads tag after tag, of which next is the number of the next one.
+func (d *largerData) verifyTags(ctx context.Context, next, read *atomic.Int64) error {
+	r := node.NewRouter(d.c.Addrs(), clusterLimit)
+	defer r.Close()
+	for ctx.Err() == nil {
+		t := int(next.Add(1)) - 1
+		if t >= shards*largerTags {
+			return nil
+		}
+		n, err := d.verifyTag(ctx, r, t%shards, t/shards)
+		if err != nil {
+			return err
+		}
+		read.Add(int64(n))
+	}
+	return nil
+}
+
+// verifyTag reads the keys of a tag and says how many there are.
+func (d *largerData) verifyTag(ctx context.Context, r *node.Router, shard, tag int) (keys int, err error) {
 	var numbers []int
-	var commands [][]string
+	args := []string{"MGET"}
 	for i := shard + shards*tag; i < d.keys; i += shards * largerTags {
 		numbers = append(numbers, i)
-		commands = append(commands, []string{"GET", d.key(i)})
+		args = append(args, d.key(i))
 	}
 	if len(numbers) == 0 {
-		return nil
+		return 0, nil
 	}
-	for range 100 {
-		replies, addr, tryErr := r.Try(commands[0][1], commands...)
-		if err = tryErr; err != nil {
-			time.Sleep(retryPause)
-			continue
+	for began := time.Now(); time.Since(began) < readyLimit && ctx.Err() == nil; time.Sleep(retryPause) {
+		var replies []resp.Reply
+		var addr string
+		if replies, addr, err = r.Try(args[1], args); err != nil {
+			continue // a move or a failover that the router has to learn of
+		}
+		got := replies[0]
+		if text := got.Err(); text != "" || len(got.Elems) != len(numbers) {
+			return 0, fmt.Errorf("MGET of %d keys from %s at %s: %d values %s", len(numbers), args[1], addr, len(got.Elems), text)
 		}
 		for n, i := range numbers {
-			if got := replies[n]; string(got.Str) != d.v.at(i, largerValue) {
-				return fmt.Errorf("%s at %s: wrong value %.40q (%d bytes): %s", d.key(i), addr, got.Str, len(got.Str), got.Err())
+			if e := got.Elems[n]; string(e.Str) != d.v.at(i, largerValue) {
+				return 0, fmt.Errorf("%s at %s: wrong value %.40q (%d bytes)", d.key(i), addr, e.Str, len(e.Str))
 			}
 		}
-		return nil
+		return len(numbers), nil
 	}
-	return err
+	return 0, errors.Join(err, ctx.Err())
 }
 
 // reader reads keys at random from all shards but one at a time, and remembers how long the replies took.
