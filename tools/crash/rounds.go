@@ -246,32 +246,39 @@ func (r *crashRun) ownSlots(c *node.Conn) error {
 	return fmt.Errorf("cluster state is not ok %v after the start: %q", r.o.restart, info)
 }
 
-// addSlots adds all slots at once, or one after the other: a node that finds keys may have taken their slots
-// by itself.
+// addSlots adds the slots that the node does not have yet: one that finds keys has taken theirs by itself.
 func addSlots(c *node.Conn) error {
-	reply, err := c.Do("CLUSTER", "ADDSLOTSRANGE", "0", strconv.Itoa(slot.Count-1))
-	if err != nil || reply.Err() == "" {
+	text, err := c.Text("CLUSTER", "NODES")
+	if err != nil {
 		return err
 	}
-	const batch = 1024
-	for first := 0; first < slot.Count; first += batch {
-		for s := range batch {
-			c.Append("CLUSTER", "ADDSLOTS", strconv.Itoa(first+s))
-		}
-		if err := c.Flush(); err != nil {
-			return err
-		}
-		for range batch {
-			reply, err := c.Receive()
-			if err != nil {
-				return err
-			}
-			if text := reply.Err(); text != "" && !strings.Contains(text, "already busy") {
-				return fmt.Errorf("CLUSTER ADDSLOTS: %s", text)
-			}
+	nodes, err := node.ParseNodes(text)
+	if err != nil {
+		return err
+	}
+	var have, free slot.Bitmap
+	for _, n := range nodes {
+		for _, r := range n.Ranges {
+			have.SetRange(r)
 		}
 	}
-	return nil
+	for s := range uint16(slot.Count) {
+		if !have.Has(s) {
+			free.Set(s)
+		}
+	}
+	if free.Count() == 0 {
+		return nil
+	}
+	args := []string{"CLUSTER", "ADDSLOTSRANGE"}
+	for _, r := range free.Ranges() {
+		args = append(args, strconv.Itoa(int(r.First)), strconv.Itoa(int(r.Last)))
+	}
+	reply, err := c.Do(args...)
+	if err != nil || reply.Err() == "" || strings.Contains(reply.Err(), "already busy") { // it is just taking them
+		return err
+	}
+	return fmt.Errorf("CLUSTER ADDSLOTSRANGE: %s", reply.Err())
 }
 
 // check reads everything back.
