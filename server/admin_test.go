@@ -357,7 +357,7 @@ func TestShutdownIsHandedOn(t *testing.T) {
 	}
 	select {
 	case <-n.ShutdownRequested():
-	case <-time.After(10 * time.Second):
+	case <-time.After(replyWait):
 		t.Fatal("nobody was told")
 	}
 	if err := n.Stop(); err != nil {

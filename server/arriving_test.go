@@ -104,6 +104,7 @@ func writtenBy(name string, args []string) (keys []string) {
 
 // The mark is there after RESTORE-ASKING and after no other write, whatever it writes.
 func TestEveryWriteEndsArrival(t *testing.T) {
+	t.Parallel()
 	s, x := arrivals(t)
 	g := &replayGen{r: rand.New(rand.NewPCG(1, 5)), x: x, used: map[string]int{}}
 	g.now.Store(s.clock())
@@ -295,6 +296,7 @@ func TestRestoreAskingBusyIsRedis(t *testing.T) {
 // +OK for a key that has arrived says that a replica has it. A replica that is stopped is waited for, and in the end the
 // connection is closed without a reply; where there is none the reply comes at once.
 func TestArrivalWaitsForAReplica(t *testing.T) {
+	t.Parallel()
 	n := startServer(t, "cluster-enabled yes", "cluster-node-timeout 500")
 	c := n.dial(t)
 	c.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")

@@ -19,7 +19,7 @@ import (
 const nodeTime = "3000"
 
 // clusterWait is longer than anything takes that a cluster does by itself.
-const clusterWait = 40 * time.Second
+const clusterWait = 90 * time.Second
 
 func startNodes(t testing.TB, n int, more ...string) (nodes []*testNode, conns []*testkit.Conn) {
 	t.Helper()
@@ -104,6 +104,7 @@ func agree(t *testing.T, conns []*testkit.Conn) {
 }
 
 func TestClusterOfThree(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 3)
 	join(t, nodes, conns, 3)
 	agree(t, conns)
@@ -155,6 +156,7 @@ func messagesCross(t *testing.T, nodes []*testNode, conns []*testkit.Conn) {
 }
 
 func TestClusterFailover(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 4)
 	join(t, nodes, conns, 3)
 	agree(t, conns)
@@ -244,6 +246,7 @@ func infoCount(t *testing.T, c *testkit.Conn, key string) int {
 
 // redis-cli makes a cluster of three live nodes and one of ours, and finds it in order from each of them.
 func TestClusterMadeByRedisCLI(t *testing.T) {
+	t.Parallel()
 	cli, err := exec.LookPath("redis-cli")
 	if err != nil {
 		t.Skip("no redis-cli here")
@@ -287,6 +290,7 @@ func TestClusterMadeByRedisCLI(t *testing.T) {
 
 // What a slot on its way answers is what a live server answers.
 func TestMovingSlotIsRedis(t *testing.T) {
+	t.Parallel()
 	p := startClusterPair(t)
 	for _, c := range []*testkit.Conn{p.cairn, p.redis} {
 		mustOK(t, c, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")

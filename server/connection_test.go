@@ -267,6 +267,7 @@ func TestClientKill(t *testing.T) {
 		t.Errorf("a killed connection is listed: %q", got)
 	}
 	other = n.dial(t)
+	other.Do("PING") // the kernel takes a connection before the node knows of it
 	addr := other.Net().LocalAddr().String()
 	if got := me.Do("CLIENT", "KILL", addr).Raw; got != "+OK\r\n" {
 		t.Fatalf("kill by address: %q", got)

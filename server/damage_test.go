@@ -209,6 +209,7 @@ func newTornRun(t *testing.T, r *rand.Rand) *tornRun {
 
 // A log torn in its last 64 KiB loses at most what was never proven to be synced, and says so.
 func TestDamageTornLog(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(*damageSeed, 21))
 	var refused, whole, cut int
 	for n := 0; n < *damageTorn; n += 50 {
@@ -423,6 +424,7 @@ func (f *flipRun) pick(r *rand.Rand) (flip, files) {
 
 // One flipped bit anywhere is refused, costs keys that then answer an error, or has no effect.
 func TestDamageFlippedBits(t *testing.T) {
+	t.Parallel()
 	f := newFlipRun(t)
 	for _, kind := range []string{"log", "manifest", "table", "blob", "options", "floor"} {
 		if len(f.kinds[kind]) == 0 {

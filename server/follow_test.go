@@ -138,6 +138,7 @@ func follows(t testing.TB, c *testkit.Conn, port int) {
 }
 
 func TestReplicaOfRedis(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	p := testkit.Dial(t, redis.Addr)
 	r := rand.New(rand.NewPCG(1, 5))
@@ -165,7 +166,7 @@ func TestReplicaOfRedis(t *testing.T) {
 	if got := infoField(t, p, "stats", "sync_full"); got != full {
 		t.Errorf("%s full syncs, want %s", got, full)
 	}
-	if got := p.Do("WAIT", "1", "5000").Raw; got != ":1\r\n" {
+	if got := p.Do("WAIT", "1", "50000").Raw; got != ":1\r\n" {
 		t.Errorf("WAIT: %q", got)
 	}
 	// The link is shown as what it is, and can be closed as such.

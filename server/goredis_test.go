@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,7 +14,7 @@ func TestGoRedis(t *testing.T) {
 	n := startServer(t, "requirepass secret")
 	for _, proto := range []int{2, 3} {
 		t.Run(fmt.Sprint("RESP", proto), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), replyWait)
 			defer cancel()
 			c := redis.NewClient(&redis.Options{Addr: n.Addr, Protocol: proto, Password: "secret", ClientName: "smoke"})
 			defer c.Close()

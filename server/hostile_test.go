@@ -92,12 +92,12 @@ func lockedOut() map[string]string {
 // converse sends bytes in pieces, then ends its side, and gives all that comes back and how it ended.
 func converse(t *testing.T, addr, request string, piece int) string {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", addr, replyWait)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(replyWait))
 	got := make(chan string, 1)
 	go func() { // ends with the connection
 		raw, err := io.ReadAll(conn)
@@ -314,7 +314,7 @@ func dialMany(t *testing.T, n *testNode, count int) []net.Conn {
 		go func() { // ends when its share is connected
 			defer wg.Done()
 			for i := w; i < count; i += 8 {
-				c, err := net.DialTimeout("tcp", n.Addr, 20*time.Second)
+				c, err := net.DialTimeout("tcp", n.Addr, replyWait)
 				if err != nil {
 					t.Errorf("connection %d: %v", i, err)
 					return
@@ -383,7 +383,7 @@ func TestKillDuringReply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = victim.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = victim.SetDeadline(time.Now().Add(replyWait))
 		fmt.Fprint(victim, "CLIENT ID\r\n")
 		rd := bufio.NewReader(victim)
 		line, err := rd.ReadString('\n')

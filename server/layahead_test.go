@@ -125,6 +125,7 @@ func TestLayingMeetsAFullDisk(t *testing.T) {
 // Power cuts while long values are written: what is left is a prefix, with all that was acknowledged, also the half of each
 // that a cut falls into is gone.
 func TestPowerLossWithLaidArguments(t *testing.T) {
+	t.Parallel()
 	const life = 40
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -139,7 +140,7 @@ func TestPowerLossWithLaidArguments(t *testing.T) {
 			values[i] = strings.Repeat(fmt.Sprintf("%d-%x ", i, r.Uint64()), 1+r.IntN(10_000))
 		}
 		var acked atomic.Int64
-		ended := make(chan struct{})
+		ended, went := make(chan struct{}), make(chan struct{}, life) // one for each that is acknowledged
 		go func() {
 			defer close(ended)
 			x := newSession(s)
@@ -148,13 +149,17 @@ func TestPowerLossWithLaidArguments(t *testing.T) {
 					t.Errorf("SET %d: %.100q", i, got)
 				}
 				acked.Store(int64(i + 1))
+				went <- struct{}{}
 			}
 		}()
 		var clones []*vfs.MemFS
 		var least []int64
 		for target := int64(0); target < life && !isClosed(ended); target += int64(r.IntN(6)) {
 			for acked.Load() < target && !isClosed(ended) {
-				runtime.Gosched()
+				select {
+				case <-went:
+				case <-ended:
+				}
 			}
 			least = append(least, acked.Load())
 			clones = append(clones, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(5) * 25, RNG: rand.New(rand.NewPCG(r.Uint64(), 1))}))

@@ -98,6 +98,7 @@ func primaryData(t *testing.T, n int) []byte {
 // the history that belongs to it, whether the primary's offset is higher or lower than the old one; and the node goes
 // on from there.
 func TestPowerLossInFullSync(t *testing.T) {
+	t.Parallel()
 	const old, fresh = 300, 350
 	primary := strings.Repeat("ab", 20)
 	asRDB, asRows := primaryData(t, fresh), rowsData(t, fresh)

@@ -273,6 +273,7 @@ func gets(t testing.TB, what string, out <-chan string, want string) {
 
 // While a key is on its way it can be read; whoever wants to change it waits, and is told where it is. Others go on.
 func TestMigrateHoldsWritersBack(t *testing.T) {
+	t.Parallel()
 	n, c, ask := movingSlot(t, "{b}1", "one", "{b}2", "two", "{b}3", "three")
 	f := newFakeTarget(t)
 	moved := afterwards(t, n, "MIGRATE", "127.0.0.1", f.port(), "", "0", "20000", "KEYS", "{b}1", "{b}2", "{b}none")
@@ -322,6 +323,7 @@ func TestMigrateHoldsWritersBack(t *testing.T) {
 
 // Whatever the target does, a key is either moved or here, and can be moved again.
 func TestMigrateTroubleWithTheTarget(t *testing.T) {
+	t.Parallel()
 	n := startServer(t)
 	c := n.dial(t)
 	f := newFakeTarget(t)
@@ -337,7 +339,7 @@ func TestMigrateTroubleWithTheTarget(t *testing.T) {
 	}
 	const reading = "-IOERR error or timeout reading to target instance\r\n"
 
-	r := two("100")
+	r := two("3000") // time for the target to be met, on a busy machine, too
 	f.welcome()
 	gets(t, "no answer", r, reading)
 	has("no answer", 2)
@@ -383,6 +385,7 @@ func TestMigrateTroubleWithTheTarget(t *testing.T) {
 // What was moved is asked for elsewhere only when a replica knows that it is gone here: one that does not know would bring
 // the old value back when it takes over.
 func TestMigrateWaitsForAReplica(t *testing.T) {
+	t.Parallel()
 	n, c, ask := movingSlot(t, "{b}1", "one", "{b}2", "two", "{b}3", "three")
 	mustOK(t, c, "CONFIG", "SET", "cluster-node-timeout", "60000")
 	h := n.attach(t, "7001")
@@ -520,6 +523,7 @@ func TestMigrateIsNotForTransactions(t *testing.T) {
 // A key that expired, and that nobody looks at, goes when a tool wants to move it: whoever empties a slot by GETKEYSINSLOT
 // and MIGRATE would meet it for ever.
 func TestMigrateDeletesTheExpired(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 2)
 	join(t, nodes, conns, 2)
 	mustOK(t, conns[1], "CLUSTER", "SETSLOT", "3300", "IMPORTING", conns[0].Do("CLUSTER", "MYID").Value.(string))

@@ -36,6 +36,7 @@ func (f roomFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 // A replica whose gate closes stops at the next entry that needs room, says so, is nobody's candidate, and goes on by
 // itself. Its primary goes on all the time, and keeps the link.
 func TestGateOfAReplica(t *testing.T) {
+	t.Parallel()
 	var full atomic.Bool
 	p := startServer(t)
 	n := newServer(t)
@@ -55,7 +56,7 @@ func TestGateOfAReplica(t *testing.T) {
 	at := n.wal.End()
 	c.Do("DEL", "gone") // needs no room
 	testkit.Eventually(t, 10*time.Second, func() bool { return r.Do("EXISTS", "gone").Raw == ":0\r\n" }, "a deletion is executed")
-	const more = 64
+	const more = 32
 	for i := range more {
 		if got := c.Do("SET", fmt.Sprint("k", i), strings.Repeat("v", 1<<20)).Raw; got != "+OK\r\n" {
 			t.Fatalf("the primary answers %q", got)
@@ -83,6 +84,7 @@ func TestGateOfAReplica(t *testing.T) {
 
 // A disk without room for two sets loses the old one first; until the new one is there the node is nobody's candidate.
 func TestNoRoomForTwoSets(t *testing.T) {
+	t.Parallel()
 	p := startServer(t)
 	n := newServer(t)
 	var tight atomic.Bool

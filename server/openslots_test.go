@@ -43,6 +43,7 @@ func ids(conns []*testkit.Conn) (ids []string) {
 
 // A slot is on its way between two shards, and both primaries hand over to their replicas: the move goes on, and ends.
 func TestOpenSlotsSurviveFailovers(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 5)
 	join(t, nodes, conns, 3)
 	agree(t, conns)
@@ -125,6 +126,7 @@ func endMove(t *testing.T, nodes []*testNode, conns, all []*testkit.Conn, sl, ow
 
 // Who would not understand SETSLOT in the stream does not get it; a replica of Valkey 8 does, before it is done.
 func TestSetSlotInTheStream(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 2)
 	join(t, nodes, conns, 2)
 	id := ids(conns)
@@ -147,7 +149,7 @@ func TestSetSlotInTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It has not acknowledged when the node is asked whether the slot is open.
-	answer := later(t, nodes[0].dial(t), "CLUSTER", "SETSLOT", "6", "MIGRATING", id[1], "TIMEOUT", "20000")
+	answer := later(t, nodes[0].dial(t), "CLUSTER", "SETSLOT", "6", "MIGRATING", id[1], "TIMEOUT", "50000")
 	// The slot opened before could not be told; it is told as soon as something changes.
 	var told []string
 	for len(told) == 0 || !strings.HasPrefix(told[len(told)-1], "CLUSTER SETSLOT 6") {
@@ -172,6 +174,7 @@ func TestSetSlotInTheStream(t *testing.T) {
 
 // A failover that is under way is waited for: what is done meanwhile its winner would not know.
 func TestSetSlotWaitsForAFailover(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 2)
 	join(t, nodes, conns, 2)
 	id := ids(conns)
@@ -188,6 +191,7 @@ func TestSetSlotWaitsForAFailover(t *testing.T) {
 
 // Entries of the stream, as a primary of Valkey 8 writes them, and its data set.
 func TestReplicaHeedsItsPrimary(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 3)
 	join(t, nodes, conns, 2)
 	id := ids(conns)
@@ -227,6 +231,7 @@ func TestReplicaHeedsItsPrimary(t *testing.T) {
 
 // An entry was logged, and the node stopped before it did what it says: what replicas know of it is taken back.
 func TestSetSlotThatWasNotDone(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 3)
 	join(t, nodes, conns, 2)
 	id := ids(conns)
@@ -260,6 +265,7 @@ func TestRecalledSlots(t *testing.T) {
 // What a start does again of what recovery met: marks, the import of a slot whose claim a crash took back, and that one is
 // on its way whose handing over a crash took back; not when there are keys in it.
 func TestRecalledSlotsAreDoneAgain(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 2)
 	join(t, nodes, conns, 2)
 	id := ids(conns)

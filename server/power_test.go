@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -156,8 +155,9 @@ func randomOp(r *rand.Rand, i int) op {
 // powerRun writes until told to stop.
 type powerRun struct {
 	ops     []op
-	acked   atomic.Int64 // how many of ops are acknowledged
-	refused atomic.Int64 // by the space gate
+	acked   atomic.Int64  // how many of ops are acknowledged
+	refused atomic.Int64  // by the space gate
+	went    chan struct{} // holds one when acked has risen
 }
 
 // write runs one command after the other from op n on, each in MULTI with its number, so that a recovered state
@@ -185,6 +185,10 @@ func (p *powerRun) write(t *testing.T, s *Server, n int64, stop <-chan struct{})
 			done = true
 		}
 		p.acked.Store(i + 1)
+		select {
+		case p.went <- struct{}{}:
+		default: // nobody has looked since
+		}
 	}
 }
 
@@ -197,6 +201,7 @@ var (
 )
 
 func TestPowerLoss(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"always", "everysec"} {
 		t.Run(policy, func(t *testing.T) {
 			crashes := *powerCrashes
@@ -213,7 +218,7 @@ func TestPowerLoss(t *testing.T) {
 // powerLives lets one node live again and again, each life on what a power cut left of the one before.
 func powerLives(t *testing.T, policy string, crashes int, seed uint64) int {
 	r := rand.New(rand.NewPCG(seed, 7))
-	p := &powerRun{}
+	p := &powerRun{went: make(chan struct{}, 1)}
 	for i := range 6000 {
 		p.ops = append(p.ops, randomOp(r, i))
 	}
@@ -259,7 +264,10 @@ func (p *powerRun) cut(t *testing.T, r *rand.Rand, s *Server, mem *vfs.MemFS, en
 ) cutState {
 	target := p.acked.Load() + int64(r.IntN(80))
 	for p.acked.Load() < target && !isClosed(ended) {
-		runtime.Gosched() // the clone falls at a random moment; nothing depends on which
+		select { // the clone falls at a random moment of what is written next; nothing depends on which
+		case <-p.went:
+		case <-ended:
+		}
 	}
 	if r.IntN(10) == 0 { // the disk is full for a moment
 		free.Store(1 << 10)

@@ -134,7 +134,7 @@ func testRedisReplica(t *testing.T) {
 	c.Do("HDEL", "before:2", "f")
 	c.Do("PEXPIRE", "before:0", "1")
 	testkit.Eventually(t, 10*time.Second, func() bool { return c.Do("GET", "before:0").Raw == "$-1\r\n" }, "expired")
-	if got := c.Do("WAIT", "1", "10000").Raw; got != ":1\r\n" {
+	if got := c.Do("WAIT", "1", "50000").Raw; got != ":1\r\n" {
 		t.Fatalf("WAIT: %q", got)
 	}
 	compareContents(t, contents(t, c), contents(t, r))
@@ -147,7 +147,7 @@ func testRedisReplica(t *testing.T) {
 	c.Do("CLIENT", "KILL", "TYPE", "replica")
 	fill(t, c, "behind its back", 70)
 	testkit.Eventually(t, 20*time.Second, func() bool { return n.primary.PartialOK.Load() > partial }, "a partial resync")
-	if got := c.Do("WAIT", "1", "10000").Raw; got != ":1\r\n" {
+	if got := c.Do("WAIT", "1", "50000").Raw; got != ":1\r\n" {
 		t.Fatalf("WAIT after the partial resync: %q", got)
 	}
 	n.awaitOffset(t, r)
@@ -210,7 +210,7 @@ func TestSyncWithLength(t *testing.T) {
 
 // TestSlowReplicaCostsNoMemory: the log goes from the disk to a replica that hardly reads, and nothing piles up.
 func TestSlowReplicaCostsNoMemory(t *testing.T) {
-	n := startServer(t)
+	n := startServer(t, "repl-timeout 3600")
 	h := n.attach(t, "7001")
 	c := n.dial(t)
 	heap := func() uint64 {
@@ -221,7 +221,7 @@ func TestSlowReplicaCostsNoMemory(t *testing.T) {
 	}
 	before := heap()
 	value := strings.Repeat("x", 100_000)
-	const rounds = 1500
+	const rounds = 1000
 	for range rounds {
 		c.Do("SET", "k", value)
 	}

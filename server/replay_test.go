@@ -37,6 +37,7 @@ var (
 )
 
 func TestReplayEqualsExecution(t *testing.T) {
+	t.Parallel()
 	used := map[string]int{} // how often each command changed something
 	for seed := *replaySeed; seed < *replaySeed+uint64(*replaySeeds); seed++ {
 		replayOnce(t, seed, used)

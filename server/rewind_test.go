@@ -127,6 +127,7 @@ func TestPowerLossInRewind(t *testing.T) {
 
 // Clients of a node that goes back read what was there before the fork or after it, never something older.
 func TestReadsWhileRewinding(t *testing.T) {
+	t.Parallel()
 	n := startServer(t)
 	c := n.dial(t)
 	for i := range 500 {

@@ -59,6 +59,7 @@ func TestCommandsWhileLoading(t *testing.T) {
 
 // No words make a command bring the node down, or answer anything but one reply.
 func TestCommandsWithAnyWords(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"no", "yes"} {
 		n := startServer(t, "cluster-enabled "+mode, "enable-debug-command yes")
 		c := n.dial(t)

@@ -39,6 +39,7 @@ func rowsData(t *testing.T, n int) []byte {
 
 // A full sync between two nodes goes by rows, whatever packs them, and what is written meanwhile and afterwards follows.
 func TestRowsBetweenNodes(t *testing.T) {
+	t.Parallel()
 	p := startServer(t)
 	c := p.dial(t)
 	rnd := rand.New(rand.NewPCG(3, 9))

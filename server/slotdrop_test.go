@@ -52,6 +52,7 @@ func migration(t *testing.T, c *testkit.Conn, field string) string {
 // The keys of a slot that went to another node go, without an event, those of a slot that is this node's stay, though it
 // was named.
 func TestSlotDrops(t *testing.T) {
+	t.Parallel()
 	n, c := lostNode(t)
 	const keys = 2*dropBatch + 10
 	gone, kept := fillSlot(t, c, "gone", keys), fillSlot(t, c, "kept", keys)
@@ -80,6 +81,7 @@ func TestSlotDrops(t *testing.T) {
 
 // A node that was stopped while it dropped goes on when it is back. What is in other foreign slots stays, hidden.
 func TestSlotDropsGoOn(t *testing.T) {
+	t.Parallel()
 	nodes, conns := startNodes(t, 2)
 	join(t, nodes, conns, 2)
 	const keys = 30

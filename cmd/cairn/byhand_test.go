@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"cairn/internal/datadir"
+	"cairn/internal/testkit"
 )
 
 // commandsOf are the lines that a chapter of a page gives to type.
@@ -40,7 +41,7 @@ func TestClusterByHand(t *testing.T) {
 	t.Parallel()
 	lookPath(t, "redis-cli")
 	const nodes = 6
-	script, dir, first := commandsOf(t, "cluster.md", "Six nodes by hand"), t.TempDir(), freePorts(t, nodes)
+	script, dir, first := commandsOf(t, "cluster.md", "Six nodes by hand"), t.TempDir(), testkit.FreePorts(t, nodes)
 	for i := range nodes {
 		port := strconv.Itoa(first + i)
 		script = strings.ReplaceAll(script, strconv.Itoa(7001+i), port)

@@ -13,7 +13,7 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	p := built()
 	cmd := exec.CommandContext(t.Context(), p.crash, "kill",
-		"--program", p.cairn+" server", "--rounds", "12", "--longest", "800ms", "--writers", "4", "--quiet", "--dir", t.TempDir())
+		"--program", p.cairn+" server", "--rounds", "12", "--longest", "800ms", "--writers", "4", "--restart-limit", "1m", "--quiet", "--dir", t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

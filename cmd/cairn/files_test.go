@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"cairn/internal/testkit"
 )
@@ -37,7 +36,7 @@ func TestFewFiles(t *testing.T) {
 		t.Errorf("maxclients 63: %q", got)
 	}
 	for range 250 {
-		other, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		other, err := net.DialTimeout("tcp", addr, startLimit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,22 +15,6 @@ import (
 	"cairn/internal/testkit"
 )
 
-// freePorts returns the first of n ports in a row on which nobody listens, nor 10000 above them.
-func freePorts(t testing.TB, n int) int {
-	t.Helper()
-	for range 200 {
-		first, free := testkit.FreePort(t), true
-		for port := first; port < first+n && free; port++ {
-			free = port+10000 <= 65535 && canListen(port) && canListen(port+10000)
-		}
-		if free {
-			return first
-		}
-	}
-	t.Fatalf("no %d free ports in a row", n)
-	return 0
-}
-
 func canListen(port int) bool {
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
 	if err != nil {
@@ -89,7 +73,7 @@ func wantRun(t testing.TB, want int, said string, args ...string) result {
 func TestUpDown(t *testing.T) {
 	t.Parallel()
 	const nodes = 6
-	first := freePorts(t, nodes)
+	first := testkit.FreePorts(t, nodes)
 	dir := clusterDir(t, first, nodes)
 	port := strconv.Itoa(first)
 	r := wantRun(t, 0, "6 of 6 nodes say that the cluster works", "up", "--dir", dir, "--port", port, "--memory-budget", "64mb",
@@ -155,7 +139,7 @@ func TestUpDown(t *testing.T) {
 func TestUpRefuses(t *testing.T) {
 	t.Parallel()
 	const nodes = 3
-	first := freePorts(t, nodes)
+	first := testkit.FreePorts(t, nodes)
 	dir := clusterDir(t, first, nodes)
 	args := []string{"up", "--dir", dir, "--port", strconv.Itoa(first), "--replicas", "0", "--memory-budget", "64mb"}
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(first+10001))
@@ -183,7 +167,7 @@ func TestUpRefuses(t *testing.T) {
 func TestUpInterrupted(t *testing.T) {
 	t.Parallel()
 	const nodes = 3
-	first := freePorts(t, nodes)
+	first := testkit.FreePorts(t, nodes)
 	dir := clusterDir(t, first, nodes)
 	args := []string{
 		"up", "--dir", dir, "--port", strconv.Itoa(first), "--replicas", "0", "--memory-budget", "64mb",
@@ -213,7 +197,7 @@ func TestUpInterrupted(t *testing.T) {
 func TestDownNames(t *testing.T) {
 	t.Parallel()
 	const nodes = 2
-	first := freePorts(t, nodes)
+	first := testkit.FreePorts(t, nodes)
 	dir := clusterDir(t, first, nodes)
 	wantRun(t, 0, "2 of 2 nodes", "up", "--dir", dir, "--port", strconv.Itoa(first), "--primaries", "2", "--replicas", "0", "--memory-budget", "64mb")
 	pids := pidsOf(t, dir, first, nodes)
@@ -235,7 +219,7 @@ func TestDownNames(t *testing.T) {
 func TestRemovedFolder(t *testing.T) {
 	t.Parallel()
 	const nodes = 2
-	first := freePorts(t, nodes)
+	first := testkit.FreePorts(t, nodes)
 	dir := clusterDir(t, first, nodes)
 	up := []string{"up", "--dir", dir, "--port", strconv.Itoa(first), "--primaries", "2", "--replicas", "0", "--memory-budget", "64mb"}
 	wantRun(t, 0, "2 of 2 nodes", up...)
@@ -264,7 +248,7 @@ func TestCreateCluster(t *testing.T) {
 	t.Parallel()
 	cli := lookPath(t, "redis-cli")
 	const nodes = 6
-	program, dir, first := asRedisServer(t), t.TempDir(), freePorts(t, nodes)
+	program, dir, first := asRedisServer(t), t.TempDir(), testkit.FreePorts(t, nodes)
 	var hosts []string
 	for port := first; port < first+nodes; port++ {
 		killAtEnd(t, datadir.Of(dir, fmt.Sprint("appendonlydir-", port)))
@@ -336,7 +320,7 @@ func waitCluster(t testing.TB, first, nodes int) {
 func TestUpEmptiedFolder(t *testing.T) {
 	t.Parallel()
 	const nodes = 6
-	first := freePorts(t, nodes)
+	first := testkit.FreePorts(t, nodes)
 	dir := clusterDir(t, first, nodes)
 	wantRun(t, 0, "6 of 6 nodes", "up", "--dir", dir, "--port", strconv.Itoa(first), "--memory-budget", "64mb")
 	for i := range 20 {

@@ -16,7 +16,7 @@ import (
 var mixedRounds = flag.Int("mixed.rounds", 1, "times that each node of a mixed cluster fails and comes back")
 
 // mixedLimit bounds each wait for nodes of a mixed cluster to agree.
-const mixedLimit = 30 * time.Second
+const mixedLimit = time.Minute
 
 // seat is one node of a mixed cluster: a cairn or a redis-server that can be killed and started again.
 type seat struct {

@@ -15,7 +15,7 @@ import (
 // folder in its place.
 func TestRefusalLeavesNothing(t *testing.T) {
 	t.Parallel()
-	dir, port := t.TempDir(), freePorts(t, 1)
+	dir, port := t.TempDir(), testkit.FreePort(t)
 	start := []string{"server", "--dir", dir, "--bind", "127.0.0.1", "--memory-budget", "64mb", "--cluster-enabled", "yes", "--port"}
 	wantEmpty := func(after string) {
 		t.Helper()

@@ -279,7 +279,9 @@ func TestReshardMixed(t *testing.T) {
 		return strings.Join(all, "")
 	}
 	before := digests()
-	for _, way := range [][2]*seat{{a, b}, {b, a}, {a, b}, {b, c}} {
+	// No slot comes back to redis-server: 7.0 may lose it to an old ping of the node that had it meanwhile, if pings come
+	// late, and forgets the keys.
+	for _, way := range [][2]*seat{{a, b}, {b, c}, {c, a}} {
 		m.reshard(way[0].id, way[1].id, len(tags))
 		name := way[0].name + " to " + way[1].name
 		m.whole(name)

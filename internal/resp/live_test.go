@@ -58,7 +58,7 @@ func (s server) dial(t *testing.T) *net.UnixConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })

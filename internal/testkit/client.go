@@ -13,7 +13,7 @@ import (
 
 // replyLimit bounds the wait for a reply. A command that blocks longer on purpose
 // needs SetTimeout.
-const replyLimit = 20 * time.Second
+const replyLimit = time.Minute
 
 // Reply is one reply, both ways.
 type Reply struct {
@@ -55,7 +55,7 @@ func (c *Conn) Close() { c.conn.Close() }
 // Net returns the connection below, for a test that writes its own bytes.
 func (c *Conn) Net() net.Conn { return c.conn }
 
-// SetTimeout changes how long each later call waits for a reply, 20 s at first.
+// SetTimeout changes how long each later call waits for a reply, a minute at first.
 func (c *Conn) SetTimeout(d time.Duration) { c.timeout = d }
 
 // Do sends one command and returns its reply. It ends the test if there is none;

@@ -85,9 +85,10 @@ func (p *Program) Running() bool {
 
 // ExitCode waits for the end of the process and returns its exit code, -1 if a
 // signal ended it. It ends the test if the process still runs after the given
-// time.
+// time, or a minute if that is longer.
 func (p *Program) ExitCode(t testing.TB, within time.Duration) int {
 	t.Helper()
+	within = max(within, leastPatience)
 	select {
 	case <-p.done:
 	case <-time.After(within):

@@ -31,13 +31,19 @@ import (
 
 // startLimit bounds the wait for a started server to answer. It is generous,
 // because it only costs time when something is broken.
-const startLimit = 30 * time.Second
+const startLimit = time.Minute
+
+// leastPatience is what Eventually waits at least: a machine with more to do than
+// it has cores may leave a program alone for many seconds. It only costs time when
+// something is broken.
+const leastPatience = time.Minute
 
 // Eventually polls cond until it is true and ends the test if it is not within
-// the given time. what, if given, is a format and its arguments that name the
-// condition.
+// the given time, or a minute if that is longer. what, if given, is a format and
+// its arguments that name the condition.
 func Eventually(t testing.TB, within time.Duration, cond func() bool, what ...any) {
 	t.Helper()
+	within = max(within, leastPatience)
 	if poll(within, cond) {
 		return
 	}
@@ -68,19 +74,42 @@ func poll(within time.Duration, cond func() bool) bool {
 // FreePort returns a TCP port of 127.0.0.1 that nobody listens on, and whose
 // cluster bus port, 10000 higher, is free too.
 //
-// The port is not reserved. It is picked at random from below the range that the
-// kernel gives to outgoing connections, so that two callers rarely meet.
+// Nobody else is given it before the test ends, also not another test's process,
+// and also not while a server that had it is down. It is picked at random from
+// below the range that the kernel gives to outgoing connections.
 func FreePort(t testing.TB) int {
+	t.Helper()
+	return FreePorts(t, 1)
+}
+
+// FreePorts is FreePort for n ports in a row, and returns the first.
+func FreePorts(t testing.TB, n int) int {
 	t.Helper()
 	const lowest, count = 20000, 2700 // the bus ports end below 32768
 	for range 200 {
-		port := lowest + rand.IntN(count)
-		if portIsFree(port) && portIsFree(port+10000) {
-			return port
+		first := lowest + rand.IntN(count-n)
+		port := first
+		for port < first+n && reserve(t, port) && portIsFree(port) && portIsFree(port+10000) {
+			port++
+		}
+		if port == first+n {
+			return first
 		}
 	}
-	t.Fatalf("no free port in [%d, %d) after 200 tries", lowest, lowest+count)
+	t.Fatalf("no %d free ports in a row in [%d, %d) after 200 tries", n, lowest, lowest+count)
 	return 0
+}
+
+// reserve takes a port for the test, and reports whether nobody had it. The sign
+// is a UDP socket of the same number: nothing here speaks UDP, and the kernel closes
+// it whichever way the process ends.
+func reserve(t testing.TB, port int) bool {
+	c, err := net.ListenPacket("udp", address(port))
+	if err != nil {
+		return false
+	}
+	t.Cleanup(func() { c.Close() })
+	return true
 }
 
 func portIsFree(port int) bool {

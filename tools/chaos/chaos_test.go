@@ -91,7 +91,7 @@ func TestNetwork(t *testing.T) {
 	want := func(c net.Conn, text string) {
 		t.Helper()
 		buf := make([]byte, len(text))
-		if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(c, buf); err != nil || string(buf) != text {
@@ -119,7 +119,7 @@ func TestNetwork(t *testing.T) {
 	if err := w.jolt(1); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := b.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Read(make([]byte, 1)); err == nil {

@@ -256,7 +256,7 @@ func TestEndedNodeIsStarted(t *testing.T) {
 		rec: &record{Primaries: 1, Port: port}, dir: dir, say: newScreen(nil, false), nodes: []*localNode{n},
 		program: []string{"/bin/sh", "-c", "echo was started; exit 3"},
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err = c.connect(ctx, c.nodes)
 	if err == nil || !strings.Contains(err.Error(), "it ended (exit status 3)") || !strings.Contains(err.Error(), "was started") {

@@ -160,6 +160,7 @@ func (p *Process) Ready(limit time.Duration, command ...string) (*Conn, error) {
 			c.SetTimeout(max(time.Until(end), time.Second))
 			reply, tryErr := c.Do(command...)
 			if tryErr == nil && !strings.HasPrefix(reply.Err(), "LOADING") {
+				c.SetTimeout(replyLimit) // what was left of the wait is no measure for what is asked next
 				return c, nil
 			}
 			c.Close()
