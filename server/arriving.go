@@ -18,7 +18,7 @@ import (
 
 // arrivalRate is how many bytes a second a replica takes at the least, from the socket to its log and store, for the wait
 // not to be given up: half a gigabyte may take longer than a node timeout, and would come again and again.
-const arrivalRate = 8 << 20
+const arrivalRate = 2 << 20
 
 // noteArrival notes what RESTORE-ASKING with args has brought to a primary of a cluster; end is the log offset behind it.
 func (c *client) noteArrival(r *engine.Routing, cmd *command.Command, args [][]byte, end int64) {
