@@ -7,15 +7,15 @@ PORT     ?= 6379
 ARGS     ?=
 ROUNDS   ?= 10
 CLIENTS  ?= $(or $(TMPDIR),/tmp)/cairn-clients
-BAR      ?= restart latency diskfull ttl idle bench failover return manual lag fullsync alive move reshard larger
+BAR      ?= restart latency diskfull ttl idle failover return manual lag fullsync alive move reshard larger
 
 .DEFAULT_GOAL := help
-.PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long partitions reshard reshard-crash reshard-failover clients sim sim-long mixed-long suites suites-cluster bench check clean
+.PHONY: help build run up down test test-static race lint staticcheck fuzz bars crash-long partitions reshard reshard-crash reshard-failover clients sim sim-long mixed-long suites suites-cluster bench bench-micro check clean
 
 help:        ## list the targets
 	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 18
 
-build:       ## bin/cairn
+build:       ## bin/cairn and bin/cairn-bench
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
@@ -91,7 +91,10 @@ suites-cluster: build ## Redis's own cluster suites; REDIS_TREE as in suites, AR
 	@test -d "$(REDIS_TREE)/tests" || { echo "REDIS_TREE=\"$(REDIS_TREE)\" holds no folder tests: name a Redis source tree"; exit 2; }
 	./tools/suites/cluster.sh "$(REDIS_TREE)" "$(CURDIR)/bin/cairn server" --skip tools/suites/skip-cluster.txt $(ARGS)
 
-bench:       ## micro benchmarks, output for benchstat
+bench: build ## cairn beside redis-server, a table of ratios and a report; ARGS=--quick, "--rows all", --list, --help
+	bin/cairn-bench $(ARGS)
+
+bench-micro: ## micro benchmarks, output for benchstat
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 $(PKG)
 
 check: lint test ## what continuous integration runs

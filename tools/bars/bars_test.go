@@ -97,23 +97,3 @@ func TestExpiredEvents(t *testing.T) {
 		t.Errorf("%d keys, %d second events, %v; want 2, 2", got, twice, err)
 	}
 }
-
-func TestBenchRate(t *testing.T) {
-	t.Parallel()
-	out := "\"test\",\"rps\",\"avg_latency_ms\"\n\"SET\",\"52356.02\",\"0.5\"\n"
-	if got, err := benchRate(out, "set"); err != nil || got != 52356.02 {
-		t.Errorf("%v, %v; want 52356.02", got, err)
-	}
-	for _, bad := range []string{"", "\"SET\"\n", "\"GET\",\"1\"\n", "\"SET\",\"fast\"\n", "\"open"} {
-		if got, err := benchRate(bad, "set"); err == nil {
-			t.Errorf("%q: %v, want an error", bad, got)
-		}
-	}
-}
-
-func TestMedian(t *testing.T) {
-	t.Parallel()
-	if got := median([]benchResult{{rate: 3}, {rate: 1}, {rate: 2}}); got.rate != 2 {
-		t.Errorf("%v, want 2", got.rate)
-	}
-}

@@ -2,7 +2,7 @@
 // against its bar.
 //
 //	go run ./tools/bars restart --gb 1
-//	go run ./tools/bars bench
+//	go run ./tools/bars latency
 //
 // Shape. One file per subcommand; lab.go starts and ends servers, load.go fills
 // them. A subcommand prints a line per figure: what, measured, bar, PASS or FAIL.
@@ -10,7 +10,7 @@
 // Units. Sizes are bytes, shown as MB of 2^20; times are wall clock.
 //
 // Errors. Exit status 1 for a figure beyond its bar or a wrong reply, 2 for wrong
-// flags or a machine that lacks something (disk space, root, redis-benchmark).
+// flags or a machine that lacks something (disk space, root).
 //
 // Not here: tests of what is right; these take figures, which depend on the machine, and so are
 // run by hand.
@@ -41,7 +41,6 @@ func subcommands() []subcommand {
 		{"diskfull", "reads, errors and recovery on a full disk (needs root)", diskFullHelp, prepareDiskFull},
 		{"ttl", "disk space comes back when keys expire", ttlHelp, prepareTTL},
 		{"idle", "memory and latency beside thousands of idle connections", idleHelp, prepareIdle},
-		{"bench", "redis-benchmark beside redis-server", benchHelp, prepareBench},
 		{"failover", "time to the next write when a primary is killed, and what is lost", failoverHelp, prepareFailover},
 		{"return", "what a killed primary fetches when it comes back", returnHelp, prepareReturn},
 		{"manual", "write gap of CLUSTER FAILOVER and of SIGTERM", manualHelp, prepareManual},

@@ -97,11 +97,15 @@ var Plan = []Floor{
 	{"service", []Package{
 		{"server", []string{"below"}},
 	}},
+	// bench compares servers that it starts, as the checks do; no other program may start one this way.
+	{"a server as a process, for benchmark and checks", []Package{
+		{"tools/node", []string{"ground"}},
+	}},
 	{"cluster administration, beside the service", []Package{
 		{"tools/admin", []string{"ground", "formats"}},
 	}},
 	{"beside the service", []Package{
-		{"bench", []string{"internal/resp", "internal/slot"}},
+		{"bench", []string{"tools/node", "internal/resp", "internal/slot"}},
 		{"tools/local", []string{"tools/admin", "ground", "formats"}},
 		{"tools/proxy", []string{"tools/admin", "ground", "formats"}},
 		{"tools/console", []string{"tools/admin", "ground", "formats"}},
@@ -110,9 +114,6 @@ var Plan = []Floor{
 	{"programs", []Package{
 		{"cmd/cairn", []string{"server", "server/config", "operators", "ground"}},
 		{"cmd/cairn-bench", []string{"bench"}},
-	}},
-	{"a node as a process, for checks", []Package{
-		{"tools/node", []string{"ground"}},
 	}},
 	{"checks", []Package{
 		{"tools/floorplan", nil},
