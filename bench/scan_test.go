@@ -104,7 +104,7 @@ func TestParseTool(t *testing.T) {
 	if r, err := parseTool(out, "set"); err != nil || r != (toolResult{52356.02, 0.4, 1.2, 7.5}) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, bad := range []string{"", "\"SET\"\n", "\"SET\",\"fast\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"\n", "\"SET\",\"0\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"\n", "\"open"} {
+	for _, bad := range []string{"", "\"SET\"\n", "\"SET\",\"fast\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"\n", "\"SET\",\"NaN\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"\n", "\"SET\",\"0\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"\n", "\"open"} {
 		if r, err := parseTool(bad, "set"); err == nil {
 			t.Errorf("%q: %+v, want an error", bad, r)
 		}

@@ -25,6 +25,15 @@ type Figure struct {
 	Note         string `json:"note,omitempty"`
 }
 
+// add appends a value of a side, 0 for cairn.
+func (f *Figure) add(side int, v float64) {
+	if side == 0 {
+		f.Ours = append(f.Ours, v)
+	} else {
+		f.Other = append(f.Other, v)
+	}
+}
+
 // Ratio is the spread of pairwise ratios, above 1 where cairn does better.
 func (f *Figure) Ratio() Spread {
 	var ratios []float64
@@ -51,6 +60,7 @@ func Scenarios() []Scenario {
 		{"memory", "peak memory at several budgets, and memory for each further million keys", memory},
 		{"stalls-compaction", "tails of latency and longest gap while values are overwritten", stallsCompaction},
 		{"stalls-expiry", "the same while many keys expire", stallsExpiry},
+		{"beside", "tails of latency beside somebody who scans all keys, and beside full syncs", beside},
 		{"larger-4x", "a node held to a quarter of --gb of memory, and four times that of data", larger(4)},
 		{"larger-10x", "the same with ten times the memory", larger(10)},
 	}

@@ -58,11 +58,7 @@ func failover(l *Lab) ([]Figure, error) {
 			if err != nil {
 				return []Figure{gap}, err
 			}
-			if i == 0 {
-				gap.Ours = append(gap.Ours, took.Seconds())
-			} else {
-				gap.Other = append(gap.Other, took.Seconds())
-			}
+			gap.add(i, took.Seconds())
 		}
 	}
 	return []Figure{gap}, nil
@@ -140,11 +136,7 @@ func reshard(l *Lab) ([]Figure, error) {
 				return []Figure{figure}, err
 			}
 			rate := float64(keys) / took.Seconds()
-			if i == 0 {
-				figure.Ours = append(figure.Ours, rate)
-			} else {
-				figure.Other = append(figure.Other, rate)
-			}
+			figure.add(i, rate)
 		}
 	}
 	return []Figure{figure}, nil

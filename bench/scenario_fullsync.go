@@ -1,9 +1,9 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"net"
-	"strconv"
 	"time"
 
 	"cairn/tools/node"
@@ -18,10 +18,9 @@ func fullSync(l *Lab) ([]Figure, error) {
 	}
 	figure := Figure{Name: fmt.Sprintf("full sync of %.3g GB to an empty replica", l.opts.GB), Unit: "s", LessIsBetter: true, Note: "the other without files on both ends"}
 	alone := []string{"--cluster-enabled", "no"}
-	diskless := []string{"--appendonly", "no", "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "on-empty-db"}
 	starts := []func() (*Side, error){
 		func() (*Side, error) { return l.Cairn(alone...) },
-		func() (*Side, error) { return l.Peer(diskless...) },
+		func() (*Side, error) { return l.Peer(disklessPeer()...) },
 	}
 	if l.opts.PeerAddr != "" {
 		starts = starts[:1]
@@ -48,43 +47,55 @@ func fullSync(l *Lab) ([]Figure, error) {
 			if err != nil {
 				return []Figure{figure}, fmt.Errorf("%s: %w", replica.Name, err)
 			}
-			if i == 0 {
-				figure.Ours = append(figure.Ours, took.Seconds())
-			} else {
-				figure.Other = append(figure.Other, took.Seconds())
-			}
+			figure.add(i, took.Seconds())
 		}
 	}
 	return []Figure{figure}, nil
 }
 
+// disklessPeer lets the other server send and load a full sync without a file.
+func disklessPeer() []string {
+	return []string{"--appendonly", "no", "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "on-empty-db"}
+}
+
+// follow makes a replica, and wants it to have that many keys; the time is from REPLICAOF to a link that is up.
 func (l *Lab) follow(replica, primary *Side, keys int64) (time.Duration, error) {
+	began := time.Now()
+	if err := l.linked(l.ctx, replica, primary); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	if n, err := replica.conn.Int("DBSIZE"); err != nil || n != keys {
+		return took, fmt.Errorf("replica has %d keys, want %d: %w", n, keys, errOr(err, errWrongReply))
+	}
+	return took, nil
+}
+
+// linked makes a replica and waits until its link is up.
+func (l *Lab) linked(ctx context.Context, replica, primary *Side) error {
 	host, port, err := net.SplitHostPort(primary.Addr)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	began := time.Now()
 	if _, err := replica.conn.Text("REPLICAOF", host, port); err != nil {
-		return 0, err
+		return err
 	}
 	state := ""
-	for time.Since(began) < readyLimit {
+	for began := time.Now(); time.Since(began) < readyLimit; {
 		info, err := replica.conn.Text("INFO", "replication")
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if state = node.Field(info, "master_link_status"); state == "up" {
-			took := time.Since(began)
-			if n, err := replica.conn.Int("DBSIZE"); err != nil || n != keys {
-				return took, fmt.Errorf("replica has %s keys, want %d: %w", strconv.FormatInt(n, 10), keys, errOr(err, errWrongReply))
-			}
-			return took, nil
+			return nil
 		}
-		if err := l.pause(5 * time.Millisecond); err != nil {
-			return 0, err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return 0, fmt.Errorf("link of the replica is %q after %v", state, readyLimit)
+	return fmt.Errorf("link of the replica is %q after %v", state, readyLimit)
 }
 
 // errOr returns err, or what it is when there is none.

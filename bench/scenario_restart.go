@@ -51,11 +51,7 @@ func restart(l *Lab) ([]Figure, error) {
 			if err != nil {
 				return []Figure{figure}, fmt.Errorf("%s: %w", s.Name, err)
 			}
-			if i == 0 {
-				figure.Ours = append(figure.Ours, took.Seconds())
-			} else {
-				figure.Other = append(figure.Other, took.Seconds())
-			}
+			figure.add(i, took.Seconds())
 		}
 	}
 	return []Figure{figure}, nil

@@ -55,11 +55,7 @@ func (l *Lab) stalls(what string, run func(s *Side, rate float64, length time.Du
 	}
 	rate := highest.Rate() / 2
 	note := fmt.Sprintf("%s SET of 1 KB at %.0f/s, %v", what, rate, 4*l.opts.Measure)
-	figures := []Figure{
-		{Name: what + " p99", Unit: "ms", LessIsBetter: true, Note: note},
-		{Name: what + " p99.9", Unit: "ms", LessIsBetter: true},
-		{Name: what + " longest gap", Unit: "ms", LessIsBetter: true},
-	}
+	figures := tailFigures(what+" ", note)
 	for n := range l.opts.Pairs {
 		for i, s := range []*Side{a, b} {
 			l.progress("%s: %s, %d of %d", what, s.Name, n+1, l.opts.Pairs)
@@ -70,16 +66,7 @@ func (l *Lab) stalls(what string, run func(s *Side, rate float64, length time.Du
 			if err != nil {
 				return figures, fmt.Errorf("%s: %w", s.Name, err)
 			}
-			values := []float64{
-				float64(out.Latency.ValueAtPercentile(99)) / 1000, float64(out.Latency.ValueAtPercentile(99.9)) / 1000, milliseconds(out.LongestGap),
-			}
-			for k, v := range values {
-				if i == 0 {
-					figures[k].Ours = append(figures[k].Ours, v)
-				} else {
-					figures[k].Other = append(figures[k].Other, v)
-				}
-			}
+			addTails(figures, i, out)
 		}
 	}
 	return figures, nil

@@ -42,7 +42,7 @@ func (l *Lab) Peer(args ...string) (*Side, error) {
 	if l.opts.PeerAddr != "" {
 		s := &Side{Name: l.opts.PeerAddr, Addr: l.opts.PeerAddr}
 		var err error
-		if s.conn, err = node.Dial(s.Addr, 10*time.Second); err != nil {
+		if s.conn, err = s.dial(); err != nil {
 			return nil, err
 		}
 		l.atEnd(s.conn.Close)
@@ -158,6 +158,9 @@ func (s *Side) pid() int {
 	}
 	return s.proc.Pid()
 }
+
+// dial opens one more connection.
+func (s *Side) dial() (*node.Conn, error) { return node.Dial(s.Addr, 10*time.Second) }
 
 // empty removes all keys.
 func (s *Side) empty() error {

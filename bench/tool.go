@@ -14,7 +14,10 @@ import (
 // The second opinion: redis-benchmark, which is nobody's here, on the same keys. It counts commands, not seconds, so the
 // first run of a row finds out how many there are in a run.
 
-const toolProbe = 100_000 // commands
+const (
+	toolProbe   = 100_000 // commands
+	maxToolRate = 1e9     // commands per second; more is a mistake
+)
 
 // runTool runs redis-benchmark for about as long as a row is measured.
 func (p *place) runTool(r *Row, s *Side, run *Run) (ops int64, err error) {
@@ -75,8 +78,8 @@ func parseTool(out, test string) (r toolResult, err error) {
 				return r, fmt.Errorf("redis-benchmark: column %d: %w", column, err)
 			}
 		}
-		if r.rate <= 0 {
-			return r, fmt.Errorf("redis-benchmark: rate %v, want more than 0", r.rate)
+		if !(r.rate > 0 && r.rate < maxToolRate) { // also for what is no number
+			return r, fmt.Errorf("redis-benchmark: rate %v, want more than 0 and less than %v", r.rate, float64(maxToolRate))
 		}
 		return r, nil
 	}
