@@ -68,7 +68,7 @@ func testCompare(t *testing.T, program string) {
 			t.Errorf("the table lacks %s:\n%s", r.Row.Name, table.String())
 		}
 	}
-	for _, name := range []string{"throughput", "cpu", "memory", "disk", "latency-mixed-p16", "load-get"} {
+	for _, name := range []string{"throughput-hot", "cpu-hot", "memory-load", "disk-load", "latency-mixed-p16", "load-get"} {
 		checkPicture(t, filepath.Join(out, name))
 	}
 	if page, err := os.ReadFile(filepath.Join(out, "report.md")); err != nil || !strings.Contains(string(page), "| mixed-p16 |") {

@@ -15,16 +15,16 @@ import (
 // picture is one plot of the report, drawn as NAME.png and NAME.svg.
 type picture struct {
 	name, title string
-	wide        bool // one group of bars for each row
+	bars        int // of each side
 	draw        func(p *plot.Plot) error
 }
 
 const (
 	pictureWidth  = 18 * vg.Centimeter
 	pictureHeight = 11 * vg.Centimeter
-	barWidth      = 8 // points
-	barRoom       = 1.2 * vg.Centimeter
-	headroom      = 1.2 // above the highest bar, for the legend
+	barWidth      = 8                   // points
+	barRoom       = 1.2 * vg.Centimeter // for both bars of a row
+	headroom      = 1.2                 // above the highest bar, for the legend
 )
 
 // sideColors tell the sides apart, also for those who see red and green alike.
@@ -36,24 +36,29 @@ func sideNames() [2]string { return [2]string{ours, "other"} }
 
 // plots are the pictures that there are figures for.
 func (rep *Report) plots() (all []picture) {
-	closed := rep.rowsWith(func(r *RowResult) bool { return r.Row.Share == 0 && len(r.Runs) > 0 })
-	if len(closed) > 0 {
-		all = append(all,
-			picture{"throughput", "operations per second", true, bars(closed, "1000/s", func(m Median) float64 { return m.Rate / 1000 })},
-			picture{"cpu", "processor time of the server", true, bars(closed, "us/op", func(m Median) float64 { return m.ServerMicros })},
-			picture{"memory", "peak memory of the server", true, bars(closed, "MB", func(m Median) float64 { return m.PeakBytes / (1 << 20) })},
-			picture{"disk", "data folder after the run", true, bars(closed, "MB", func(m Median) float64 { return m.DiskBytes / (1 << 20) })})
+	for _, g := range groupHelp() {
+		rows := rep.rowsWith(func(r *RowResult) bool { return r.Row.Group == g[0] && r.Row.Share == 0 && len(r.Runs) > 0 })
+		if len(rows) == 0 {
+			continue
+		}
+		add := func(name, title, unit string, of func(Median) float64) {
+			all = append(all, picture{name + "-" + g[0], title + ", " + g[0], len(rows), bars(rows, unit, of)})
+		}
+		add("throughput", "operations per second", "1000/s", func(m Median) float64 { return m.Rate / 1000 })
+		add("cpu", "processor time of the server", "us/op", func(m Median) float64 { return m.ServerMicros })
+		add("memory", "peak memory of the server", "MB", func(m Median) float64 { return m.PeakBytes / (1 << 20) })
+		add("disk", "data folder after the run", "MB", func(m Median) float64 { return m.DiskBytes / (1 << 20) })
 	}
 	curved := rep.rowsWith(func(r *RowResult) bool { return len(r.Runs) > 0 && len(r.Runs[0].Curve) > 0 })
 	for _, r := range curved {
-		all = append(all, picture{"latency-" + r.Row.Name, "latency, " + r.Row.Name, false, latencyCurves(r)})
+		all = append(all, picture{"latency-" + r.Row.Name, "latency, " + r.Row.Name, 0, latencyCurves(r)})
 	}
 	for _, work := range []string{"get", "set"} {
 		open := rep.rowsWith(func(r *RowResult) bool {
 			return r.Row.Share > 0 && r.Row.Work == work && r.Row.Longer == 0 && len(r.Runs) > 1
 		})
 		if len(open) > 1 {
-			all = append(all, picture{"load-" + work, "latency over load, " + strings.ToUpper(work), false, overLoad(open)})
+			all = append(all, picture{"load-" + work, "latency over load, " + strings.ToUpper(work), 0, overLoad(open)})
 		}
 	}
 	return all
@@ -172,9 +177,7 @@ func logarithmic(p *plot.Plot) {
 	if p.Y.Min <= 0 || math.IsInf(p.Y.Min, 0) || math.IsInf(p.Y.Max, 0) {
 		return
 	}
-	if p.Y.Max <= p.Y.Min {
-		p.Y.Max = 10 * p.Y.Min
-	}
+	p.Y.Max *= 10 // room for the legend
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 }
 
@@ -206,10 +209,7 @@ func (rep *Report) draw(dir string) error {
 		if err := one.draw(p); err != nil {
 			return fmt.Errorf("picture %s: %w", one.name, err)
 		}
-		width := pictureWidth
-		if one.wide {
-			width = max(width, barRoom*vg.Length(1+len(rep.Rows)))
-		}
+		width := max(pictureWidth, barRoom*vg.Length(1+one.bars))
 		for _, kind := range []string{".png", ".svg"} {
 			if err := p.Save(width, pictureHeight, filepath.Join(dir, one.name+kind)); err != nil {
 				return fmt.Errorf("picture %s: %w", one.name, err)

@@ -45,7 +45,7 @@ func TestSummarize(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
-	row := &RowResult{Row: &Row{Name: "set-p1", Data: "100b", Work: "set", Dist: Uniform, Pipeline: 1, Sync: EverySec, Peer: Volatile}}
+	row := &RowResult{Row: &Row{Name: "set-p1", Group: "hot", Data: "100b", Work: "set", Dist: Uniform, Pipeline: 1, Sync: EverySec, Peer: Volatile}}
 	row.Runs = []*Run{
 		{Side: 0, Ops: 10, Rate: 80_000, ServerMicros: 9, ClientMicros: 7, P99Ms: 2, P999Ms: 3, PeakBytes: 1 << 30, WrittenBytes: 300, PayloadBytes: 100, Settled: true},
 		{Side: 1, Ops: 10, Rate: 100_000, ServerMicros: 7, ClientMicros: 7, P99Ms: 1, P999Ms: 1.5, PeakBytes: 1 << 27, Settled: true},
@@ -69,7 +69,7 @@ restart   first reply     s    0.5      2   4.00
 	page := rep.Markdown()
 	for _, part := range []string{
 		"- redis-server 7\n", "2 processors (one), 100 MB, Linux 6.1", "1 pair; it took 1m0s", "| set-p1 | 1024 | 128 | 0 | 0 | 3.00 | - |",
-		"| set-p1 | SET over a key that is there | 1 M keys, values of 100 bytes | uniform | 1 | everysec | none |", "(throughput.svg)",
+		"| set-p1 | SET over a key that is there | 1 M keys, values of 100 bytes | uniform | 1 | everysec | none |", "(throughput-hot.svg)",
 	} {
 		if !strings.Contains(page, part) {
 			t.Errorf("report.md lacks %q:\n%s", part, page)
