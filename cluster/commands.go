@@ -38,7 +38,7 @@ func (m *Machine) run(now int64, c Cmd) Answer {
 	case CmdRecallSlot:
 		return m.runRecallSlot(now, CmdSetSlot(c))
 	case CmdHeedSlot:
-		return m.runHeedSlot(CmdSetSlot(c))
+		return m.runHeedSlot(now, CmdSetSlot(c))
 	case CmdCloseSlots:
 		return m.runCloseSlots()
 	case CmdTakeFound:

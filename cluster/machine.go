@@ -229,6 +229,9 @@ func (m *Machine) afterSave() uint64 {
 	return m.must
 }
 
+// Unsaved says that something is not on the disk which a save is to bring there.
+func (m *Machine) Unsaved() bool { return m.unsaved || m.saves > m.saved }
+
 // askCheck asks for the state of the cluster to be looked at at the end of the current call: roles, slots or failures
 // changed.
 func (m *Machine) askCheck() {

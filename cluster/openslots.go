@@ -252,7 +252,7 @@ func (m *Machine) pointImport(s uint16, to *Peer) {
 
 // runHeedSlot takes what this replica's primary is about to do. The primary has checked it; what this node knows of owners
 // may be older or newer than that, so it is not held against it.
-func (m *Machine) runHeedSlot(c CmdSetSlot) Answer {
+func (m *Machine) runHeedSlot(now int64, c CmdSetSlot) Answer {
 	primary := m.me.Primary
 	if !m.me.replica() || primary == nil || int(c.Slot) >= slot.Count {
 		return Answer{OK: true}
@@ -277,7 +277,9 @@ func (m *Machine) runHeedSlot(c CmdSetSlot) Answer {
 			m.raiseCurrentEpoch(m.topEpoch() + 1)
 		}
 		m.assign(c.Slot, p)
+		m.noteWord(now, c.Slot)
 	case c.Action == SlotNode:
+		delete(m.slots.word, c.Slot)
 		delete(m.slots.migrating, c.Slot)
 		m.pointImport(c.Slot, p)
 		m.assign(c.Slot, p)

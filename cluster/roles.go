@@ -39,6 +39,7 @@ func (m *Machine) becomePrimary() {
 	m.following = followed{}
 	m.endManual()
 	m.election = election{}
+	clear(m.slots.word)
 }
 
 // becomeReplicaOf makes this node a replica of p, from whatever it was. It must own no slots. Nothing is left that was
@@ -56,6 +57,7 @@ func (m *Machine) becomeReplicaOf(now int64, p *Peer) {
 		m.closeSlots()
 	}
 	clear(m.slots.taken)
+	clear(m.slots.word)
 	m.setPrimary(m.me, p) // and into its shard
 	m.election = election{}
 	m.endManual()

@@ -23,6 +23,7 @@ type slotTable struct {
 	sentUnder  map[uint16]uint64    // of migrating: the target's epoch when the move began; not saved
 	taken      map[uint16]takenFrom // at the end of their move to this node, from whom: see taken.go
 	given      map[uint16]*Peer     // at the end of their move from this node, to whom, until it claims them; not saved
+	word       map[uint16]int64     // this replica's primary said that they came: until when a header may be older; not saved
 	doubted    map[uint16]int64     // of the two: since when what a primary claims contradicts it, see openslots.go
 	version    uint64               // changes with owner and noClaim
 
@@ -207,7 +208,7 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 	}
 	// An epoch below the one that it is known to have is that of an old message: what is missing there may have come since.
 	if p.Slots > bound && epoch >= p.Epoch {
-		m.markUnclaimed(p, claims)
+		m.markUnclaimed(now, p, claims)
 	}
 	if back {
 		m.claimAnew(now, p)
@@ -218,9 +219,9 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 
 // markUnclaimed marks the slots that a node has in the table and does not claim. It keeps them, so that clients are not
 // told of a hole, but whoever claims them gets them.
-func (m *Machine) markUnclaimed(p *Peer, claims *slot.Bitmap) {
+func (m *Machine) markUnclaimed(now int64, p *Peer, claims *slot.Bitmap) {
 	for s, owner := range &m.slots.owner {
-		if owner == p && !claims.Has(uint16(s)) && !m.slots.noClaim.Has(uint16(s)) {
+		if owner == p && !claims.Has(uint16(s)) && !m.slots.noClaim.Has(uint16(s)) && !m.hasWord(now, uint16(s)) {
 			m.slots.noClaim.Set(uint16(s))
 			m.slots.version++ // what agreed with the table does not any more
 		}

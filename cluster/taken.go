@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 
 	"cairn/cluster/nodesconf"
@@ -55,6 +56,23 @@ func (m *Machine) noteTaken(now int64, s uint16, from *Peer) {
 	m.slots.taken[s] = taken
 }
 
+// A replica hears in its primary's stream that a slot has come before the primary's headers say so: they wait for a save,
+// and one is for many slots. Until then a header without the slot shows nothing, and who takes over has the slot.
+
+// noteWord keeps in mind that this replica's primary said that a slot came.
+func (m *Machine) noteWord(now int64, s uint16) {
+	if m.slots.word == nil {
+		m.slots.word = make(map[uint16]int64)
+	}
+	m.slots.word[s] = now + m.cfg.NodeTimeout
+}
+
+// hasWord says that a header of this replica's primary may be older than its word that the slot came.
+func (m *Machine) hasWord(now int64, s uint16) bool {
+	until, said := m.slots.word[s]
+	return said && now < until
+}
+
 // isBack says that a primary's claim is to be answered, not heeded.
 func (m *Machine) isBack(s uint16, p *Peer) bool {
 	from, taken := m.slots.taken[s]
@@ -76,13 +94,14 @@ func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message, sends bo
 	if m.me.replica() {
 		mine = m.me.Primary
 	}
+	maps.DeleteFunc(m.slots.word, func(_ uint16, until int64) bool { return now >= until })
 	for s, to := range m.slots.given {
 		if to.Shard == sender.Shard && msg.Slots.Has(s) || m.owner(s) != to {
 			delete(m.slots.given, s)
 		}
 	}
 	for s, from := range m.slots.taken {
-		gone := (sender == mine || m.isBack(s, sender)) && !msg.Slots.Has(s)
+		gone := (sender == mine && !m.hasWord(now, s) || m.isBack(s, sender)) && !msg.Slots.Has(s)
 		switch {
 		case from.fresh == 0 || sender.Shard != from.peer.Shard:
 		case msg.Slots.Has(s):

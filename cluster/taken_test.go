@@ -266,3 +266,20 @@ func TestSlotsThatComeFastAreSavedAndToldTogether(t *testing.T) {
 		t.Errorf("saves of CLUSTER SAVECONFIG: %v", saves)
 	}
 }
+
+// A replica that has heard in the stream that a slot came keeps to that while headers of its primary may be older, so that
+// it has the slot when it takes over; and no longer.
+func TestReplicaHasItsPrimarysWord(t *testing.T) {
+	w := halfMoved(t)
+	w.must("e", CmdHeedSlot{5, SlotNode, nameID("b")}) // b itself has yet to be told
+	e := w.nodes["e"].Machine
+	has := func() bool { return e.owner(5) == e.me.Primary && !e.slots.noClaim.Has(5) }
+	for range 5 {
+		if w.run(labTimeout / 6); !has() {
+			t.Fatal("a header that may be older than the word takes the slot away")
+		}
+	}
+	if w.run(4 * labTimeout); has() {
+		t.Error("the primary denies it, and is not believed")
+	}
+}

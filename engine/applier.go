@@ -153,11 +153,19 @@ func (s *Store) cutGroup() (g group, ok bool) {
 	g.applied = end
 	g.epoch = s.cache.Cut()
 	s.drops.seal(g.epoch)
-	g.state = layout.State{Applied: end, NextGen: s.nextGen.Load(), History: s.history}
+	g.state = layout.State{Applied: end, Recall: s.recallFrom(end), NextGen: s.nextGen.Load(), History: s.history}
 	g.history, g.changes = s.histories.Load(), s.changes.sum()
 	s.stateDirty = false
 	s.counters.freeze()
 	return g, true
+}
+
+// recallFrom is where entries begin that are executed and whose effect outside the store may be lost in a crash.
+func (s *Store) recallFrom(end int64) int64 {
+	if s.opts.Recall == nil {
+		return end
+	}
+	return min(s.opts.Recall(end), end)
 }
 
 // fillBatch writes the group in the order of row keys, slot by slot, drops first.

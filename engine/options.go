@@ -49,6 +49,9 @@ type Options struct {
 	// BootID names the machine's run; a change of it between two runs of the program means that the machine
 	// stopped. Empty: not known.
 	BootID string
+	// Recall gives the offset from which entries without rows are to be read again after a crash, though what is before
+	// end is applied: their effect elsewhere may not be durable yet. Commits wait meanwhile. Default: end.
+	Recall func(end int64) int64
 	// Logf notes an event with its fields. Default: nowhere.
 	Logf func(event string, fields ...any)
 	// Fatal is told once that the store cannot go on (a write or sync of Pebble failed). Default: panic.

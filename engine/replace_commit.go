@@ -124,7 +124,7 @@ func (s *Store) swapSets(r *Replacement, tables []string, history []byte, offset
 // swapHeld is the part of the swap while all slots are held.
 func (s *Store) swapHeld(r *Replacement, tables []string, history []byte, offset int64, resetLog func() error) error {
 	s.reserveGenerations(r.gens)
-	state := layout.State{Applied: offset, NextGen: s.nextGen.Load(), History: history}
+	state := layout.State{Applied: offset, Recall: offset, NextGen: s.nextGen.Load(), History: history}
 	node, err := s.writeNodeTable(r, state)
 	if err != nil {
 		return err

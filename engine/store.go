@@ -84,6 +84,7 @@ type Store struct {
 // Opened says where the store stands, so that its owner can open the log and execute what follows.
 type Opened struct {
 	Applied int64  // execute the log from here
+	Recall  int64  // at most Applied; see Options.Recall
 	History []byte // as given to SetHistory
 	Fresh   bool   // there was no store before
 	Floor   Floor  // what the floor file says
@@ -177,7 +178,7 @@ func (s *Store) readState(opened *Opened) error {
 	s.openGen = max(st.NextGen, s.stagedGen)
 	s.nextGen.Store(s.openGen)
 	s.history = st.History
-	opened.Applied, opened.History = st.Applied, st.History
+	opened.Applied, opened.Recall, opened.History = st.Applied, min(st.Recall, st.Applied), st.History
 	return s.readCounters()
 }
 

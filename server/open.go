@@ -46,6 +46,10 @@ func (s *Server) open() error {
 		forget()
 		return errors.Join(err, store.Abandon())
 	}
+	s.unsavedSlots.begin(func() int64 { return opened.Recall }) // until recallSlots
+	if err := s.recallEarlier(s.wal, opened.Recall, opened.Applied); err != nil {
+		return errors.Join(err, store.Abandon(), s.wal.Close())
+	}
 	replayBegan := time.Now()
 	entries, err := replay(s, store, s.wal, opened.Applied)
 	took := time.Since(replayBegan)
@@ -61,6 +65,7 @@ func (s *Server) open() error {
 	}
 	store.SetEffects(s)
 	s.recallSlots(store)
+	s.unsavedSlots.end()
 	routing := &engine.Routing{}
 	if s.bus != nil {
 		routing = routingOf(s.bus.View())
@@ -91,6 +96,7 @@ func (s *Server) storeOptions(base string) (eo engine.Options, wo wal.Options) {
 		RecoveryLogBytes: s.cfg.V.RecoveryLogSize.Load(),
 		DiskReserve:      s.cfg.V.DiskReserve.Of(config.DiskSize(s.cfg.V.Dir.Load())),
 		BootID:           bootID(),
+		Recall:           s.recallFrom,
 		Logf:             s.log.Event,
 		Fatal:            s.fail,
 	}

@@ -257,6 +257,10 @@ func (s *Server) setSlot(x *command.Ctx, c cluster.CmdSetSlot, limit time.Durati
 		s.openSlots.mu.Unlock()
 		s.openChanged() // what came meanwhile, or was logged and not done
 	}()
+	if !s.loading.Load() {
+		s.unsavedSlots.begin(s.wal.End)
+		defer s.unsavedSlots.end()
+	}
 	for {
 		ans, err := s.clusterAsk(x, cluster.CmdCheckSlot(c))
 		if err != nil {
@@ -415,6 +419,8 @@ func (a *applier) heedSlots(commands [][][]byte) error {
 	}
 	for _, args := range commands {
 		if c, ok := setSlotOf(args); ok {
+			a.s.unsavedSlots.begin(a.s.wal.End)
+			defer a.s.unsavedSlots.end()
 			if err := a.s.bus.Post(cluster.CmdHeedSlot(c)).Err; err != nil {
 				return fmt.Errorf("take up a SETSLOT of the primary: %w", err)
 			}

@@ -40,28 +40,29 @@ type Server struct {
 	// clock is the time that commands see, Unix milliseconds. Tests make it jump.
 	clock func() int64
 
-	listeners []net.Listener
-	clients   clientList
-	watches   watchTable
-	events    eventQueue
-	hub       *pubsub.Hub
-	pause     pauseState
-	stats     serverStats
-	memory    clientMemory
-	role      roleState
-	failover  failover
-	drops     slotDrops
-	hints     slotHints
-	moves     moveStats
-	openSlots openSlots
-	leaving   leavingKeys
-	peers     peerPool
-	gone      chan goneKeys
-	routes    routeChange
-	admin     adminState
-	files     fileShares
-	longArgs  atomic.Pointer[spill.Folder] // nil until the data folder is ours, and in tests without one
-	dataLock  *datadir.Lock                // held from open to close; nil in tests without a folder
+	listeners    []net.Listener
+	clients      clientList
+	watches      watchTable
+	events       eventQueue
+	hub          *pubsub.Hub
+	pause        pauseState
+	stats        serverStats
+	memory       clientMemory
+	role         roleState
+	failover     failover
+	drops        slotDrops
+	hints        slotHints
+	moves        moveStats
+	openSlots    openSlots
+	unsavedSlots unsavedSlots
+	leaving      leavingKeys
+	peers        peerPool
+	gone         chan goneKeys
+	routes       routeChange
+	admin        adminState
+	files        fileShares
+	longArgs     atomic.Pointer[spill.Folder] // nil until the data folder is ours, and in tests without one
+	dataLock     *datadir.Lock                // held from open to close; nil in tests without a folder
 
 	// accessClock is what the store was last told of the time, Unix seconds: what idle times count from.
 	accessClock atomic.Int64

@@ -76,6 +76,7 @@ type Driver struct {
 	ticked     atomic.Int64 // time since began when the last tick was done, ns
 	sleepLimit atomic.Int64 // ns
 	awaited    atomic.Int64 // Machine.Awaited
+	unsaved    atomic.Bool  // Machine.Unsaved
 
 	mu        sync.Mutex
 	machine   *cluster.Machine
@@ -242,6 +243,7 @@ func (d *Driver) locked(call func(now int64) []cluster.Effect) (publications []c
 	}()
 	publications = d.carryOut(call(d.o.Clock()))
 	d.awaited.Store(d.machine.Awaited())
+	d.unsaved.Store(d.machine.Unsaved())
 	return publications, true
 }
 
@@ -402,6 +404,9 @@ func (d *Driver) Reached(offset int64) {
 		d.with(func(now int64) []cluster.Effect { return d.machine.Synced(now) })
 	}
 }
+
+// Unsaved says that nodes.conf lacks something of what commands have done. It waits for nobody.
+func (d *Driver) Unsaved() bool { return d.unsaved.Load() }
 
 // ID is this node's id.
 func (d *Driver) ID() string {

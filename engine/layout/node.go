@@ -7,7 +7,7 @@ import (
 )
 
 // Version is the format of all rows. A store of another version is refused on open.
-const Version = 2
+const Version = 3
 
 // Node row names, in SpaceNode.
 var (
@@ -19,9 +19,10 @@ func StateKey() []byte { return nodeState }
 
 // State is the node row that every group carries: where in the log the store stands.
 //
-//	version(2) applied(8) next generation(8) history
+//	version(2) applied(8) recall(8) next generation(8) history
 type State struct {
 	Applied int64  // everything up to this log offset is in the store and nothing after
+	Recall  int64  // entries without rows between it and Applied may not be kept elsewhere yet
 	NextGen uint64 // the first generation not yet given away
 	History []byte // the log's history, encoded by its owner
 }
@@ -30,21 +31,23 @@ type State struct {
 func (s *State) Append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, Version)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(s.Applied))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.Recall))
 	dst = binary.BigEndian.AppendUint64(dst, s.NextGen)
 	return append(dst, s.History...)
 }
 
 // Decode fills s from src; History is copied.
 func (s *State) Decode(src []byte) error {
-	if len(src) < 18 {
-		return errShort("node state", len(src), 18)
+	if len(src) < 26 {
+		return errShort("node state", len(src), 26)
 	}
 	if v := binary.BigEndian.Uint16(src); v != Version {
 		return &Error{"node state", fmt.Sprintf("format version %d, this program knows %d only", v, Version)}
 	}
 	s.Applied = int64(binary.BigEndian.Uint64(src[2:]))
-	s.NextGen = binary.BigEndian.Uint64(src[10:])
-	s.History = append([]byte(nil), src[18:]...)
+	s.Recall = int64(binary.BigEndian.Uint64(src[10:]))
+	s.NextGen = binary.BigEndian.Uint64(src[18:])
+	s.History = append([]byte(nil), src[26:]...)
 	return nil
 }
 
