@@ -226,7 +226,8 @@ func (r *Attached) readAcks() {
 		}
 		n, err := r.h.Conn.Read(f.Space(64))
 		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
+			if errors.Is(err, os.ErrDeadlineExceeded) { // of the client that the replica was
+				_ = r.h.Conn.SetReadDeadline(time.Time{}) // fails on a closed one, which the read tells
 				continue
 			}
 			r.drop(errEnded)

@@ -302,7 +302,7 @@ func (s *Server) restIdle() {
 	s.clients.mu.Lock()
 	defer s.clients.mu.Unlock()
 	for _, c := range s.clients.byID {
-		if c.parsed.Load()+c.unparsed.Load() == 0 {
+		if c.parsed.Load()+c.unparsed.Load() == 0 && c.replica.Load() == nil { // what a replica sends is read elsewhere
 			c.giveBack()
 		}
 	}

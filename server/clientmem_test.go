@@ -371,3 +371,42 @@ func TestFreeMemoryIsReturnedNearTheBudget(t *testing.T) {
 		t.Error("it was given back too soon")
 	}
 }
+
+// Clients are made to rest; a replica's acknowledgements are read all the same, also when it was told so before it was one.
+func TestReplicaIsNotMadeToRest(t *testing.T) {
+	n, r := startServer(t), startServer(t)
+	c := n.dial(t)
+	host, port, _ := strings.Cut(n.Addr, ":")
+	mustOK(t, r.dial(t), "REPLICAOF", host, port)
+	acked := func() bool {
+		c.Do("SET", "k", "v")
+		return c.Do("WAIT", "1", "2000").Raw == ":1\r\n"
+	}
+	testkit.Eventually(t, replyWait, acked, "the replica follows")
+	told := 0
+	n.clients.mu.Lock()
+	for _, all := range n.clients.byID {
+		if all.replica.Load() != nil {
+			_ = all.conn.SetReadDeadline(time.Unix(1, 0))
+			told++
+		}
+	}
+	n.clients.mu.Unlock()
+	if told != 1 {
+		t.Fatalf("%d replicas", told)
+	}
+	for range 3 {
+		if !acked() {
+			t.Error("what the replica has is not acknowledged")
+		}
+		n.memory.rested.Store(0)
+		n.restIdle()
+	}
+	n.clients.mu.Lock()
+	defer n.clients.mu.Unlock()
+	for _, all := range n.clients.byID {
+		if all.replica.Load() != nil && all.wakened.Load() {
+			t.Error("a replica was told to rest")
+		}
+	}
+}

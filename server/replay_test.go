@@ -87,7 +87,7 @@ func writeCommands(s *Server) map[string]bool {
 
 // changeless are write commands that change no row on a node with one database, no functions, and nobody to move keys to.
 func changeless() []string {
-	return []string{"swapdb", "move", "migrate", "function|delete", "function|flush"}
+	return []string{"swapdb", "move", "migrate", "function|delete", "function|flush", "function|restore"}
 }
 
 func replayOnce(t *testing.T, seed uint64, used map[string]int) {

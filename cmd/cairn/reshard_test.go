@@ -294,6 +294,9 @@ func TestReshardMixed(t *testing.T) {
 			}
 		}
 	}
+	m.cli("add-node", m.member("cairn d").addr, b.addr) // which gives it the functions of redis-server
+	m.agree()
+	m.whole("add-node")
 }
 
 // reshard runs a scene of tools/chaos, small and without its times.

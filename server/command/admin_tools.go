@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"cairn/engine/layout"
+	"cairn/replication/rdb"
 )
 
 func toolCommands() []Command {
@@ -163,6 +164,10 @@ func functionCommand() Command {
 				Summary: "Deletes a library.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: functionDelete,
 			},
 			{
+				Name: "dump", Arity: 2, Flags: NoScript, Since: "7.0.0",
+				Summary: "Gives all libraries, for FUNCTION RESTORE: none.", Run: functionDump,
+			},
+			{
 				Name: "flush", Arity: -2, Flags: NoScript | Write, Since: "7.0.0",
 				Summary: "Deletes all libraries.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: functionFlush,
 			},
@@ -177,6 +182,10 @@ func functionCommand() Command {
 			{
 				Name: "list", Arity: -2, Flags: NoScript, Since: "7.0.0",
 				Summary: "Lists the libraries: none.", Tips: "nondeterministic_output_order", Run: functionList,
+			},
+			{
+				Name: "restore", Arity: -3, Flags: NoScript | Write | DenyOOM, Since: "7.0.0",
+				Summary: "Takes the libraries of a payload, which must have none.", Tips: "request_policy:all_shards\nresponse_policy:all_succeeded", Run: functionRestore,
 			},
 			{
 				Name: "stats", Arity: 2, Flags: NoScript | AllowBusy, Since: "7.0.0",
@@ -333,10 +342,38 @@ func aclUsers(c *Ctx) error { return c.list([]string{"default"}) }
 func functionHelp(c *Ctx) error {
 	return c.help("FUNCTION",
 		"DELETE <library-name>", "Delete a library: there are none.",
+		"DUMP", "All libraries in one payload: none.",
 		"FLUSH [ASYNC|SYNC]", "Delete all libraries.",
 		"KILL", "End the function that runs.",
 		"LIST [LIBRARYNAME <pattern>] [WITHCODE]", "The libraries: there are none.",
+		"RESTORE <serialized-value> [FLUSH|APPEND|REPLACE]", "Take the libraries of a payload: it must have none.",
 		"STATS", "The function that runs, and the engines.")
+}
+
+// redis-cli --cluster add-node gives the functions of the cluster to each node that it adds: FUNCTION DUMP on the one,
+// FUNCTION RESTORE on the other. Where there are none the payload is empty, and this must succeed.
+
+func functionDump(c *Ctx) error {
+	c.W.Bulk(rdb.AppendDump(nil, nil))
+	return nil
+}
+
+func functionRestore(c *Ctx) error {
+	if len(c.Args) > 4 {
+		return Reply("ERR unknown subcommand or wrong number of arguments for '" + string(c.Args[1]) + "'. Try FUNCTION HELP.")
+	}
+	if len(c.Args) == 4 && !c.Is(3, "flush") && !c.Is(3, "append") && !c.Is(3, "replace") {
+		return Reply("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.")
+	}
+	body, _, err := rdb.VerifyDump(c.Args[2])
+	if err != nil {
+		return Reply("ERR DUMP payload version or checksum are wrong")
+	}
+	if len(body) > 0 {
+		return Reply("ERR the payload has functions, and this node can run none: a cluster with functions cannot have it as a member")
+	}
+	c.W.OK()
+	return nil
 }
 
 func functionDelete(*Ctx) error { return Reply("ERR Library not found") }

@@ -165,8 +165,26 @@ func (n *localNode) works(nodes, replicas int) error {
 	if err != nil {
 		return err
 	}
-	if field(info, "role") == "slave" && field(info, "master_link_status") != "up" {
+	if field(info, "role") != "slave" {
+		return nil
+	}
+	if field(info, "master_link_status") != "up" {
 		return errors.New("it is a replica and has no link to its primary")
+	}
+	return seesPrimary(list)
+}
+
+// seesPrimary says what keeps a replica from taking over from its primary, by its CLUSTER NODES.
+func seesPrimary(list string) error {
+	mine := ""
+	for line := range strings.Lines(list) {
+		if f := strings.Fields(line); len(f) > 7 && strings.Contains(f[2], "myself") {
+			mine = f[3]
+		}
+	}
+	f := strings.Fields(nodeLine(list, mine))
+	if len(f) < 8 || f[7] != "connected" || strings.Contains(f[2], "fail") {
+		return errors.New("it is a replica, and does not hear its primary on the bus")
 	}
 	return nil
 }
