@@ -18,12 +18,13 @@ import (
 
 // stateFile is nodes.conf with its companions. A save is
 //
-//	.crc   <- checksums of the new content and of the present one     temp, sync, rename
-//	.old   <- the present content                                     a second name of the file
-//	file   <- the new content                                         temp, sync, rename, sync of the directory
+//	.crc   <- checksums of the new content and of the present one     temp, sync; rename
+//	.old   <- the present content                                     a second name of the file; sync of the directory
+//	file   <- the new content                                         temp, sync; rename, sync of the directory
 //
 // so that after a crash at any moment the file is one of the two whose checksums are known, whole. The first save of all
 // writes the file before the checksums: a crash between them leaves a file that nothing contradicts.
+// The two temps are written and synced at the same time: a failover waits for three saves, one after the other.
 type stateFile struct {
 	fs      vfs.FS
 	path    string
@@ -159,7 +160,13 @@ func (f *stateFile) saveFirst(text []byte) error {
 
 func (f *stateFile) saveNext(text []byte) error {
 	sums := checksum(text) + "\n" + checksum(f.present) + "\n"
-	if err := f.replace(f.beside+".crc", []byte(sums)); err != nil {
+	prepared := make(chan error, 1)
+	go func() { prepared <- f.prepare(f.path, text) }()
+	err := f.prepare(f.beside+".crc", []byte(sums))
+	if err = errors.Join(err, <-prepared); err != nil {
+		return err
+	}
+	if err := f.adopt(f.beside + ".crc"); err != nil {
 		return err
 	}
 	if err := f.keepOld(); err != nil {
@@ -168,7 +175,7 @@ func (f *stateFile) saveNext(text []byte) error {
 	if err := f.syncDir(filepath.Dir(f.beside)); err != nil { // before the file is another one
 		return err
 	}
-	if err := f.replace(f.path, text); err != nil {
+	if err := f.adopt(f.path); err != nil {
 		return err
 	}
 	return f.syncDir(filepath.Dir(f.path))
@@ -187,6 +194,14 @@ func (f *stateFile) keepOld() error {
 
 // replace writes a file beside the one it then becomes.
 func (f *stateFile) replace(path string, text []byte) error {
+	if err := f.prepare(path, text); err != nil {
+		return err
+	}
+	return f.adopt(path)
+}
+
+// prepare writes what is to become a file beside it.
+func (f *stateFile) prepare(path string, text []byte) error {
 	temp := path + ".tmp"
 	out, err := f.fs.Create(temp, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -199,8 +214,11 @@ func (f *stateFile) replace(path string, text []byte) error {
 	if err = errors.Join(err, out.Close()); err != nil {
 		return errors.Join(err, f.fs.Remove(temp))
 	}
-	return f.fs.Rename(temp, path)
+	return nil
 }
+
+// adopt makes a file what was prepared for it.
+func (f *stateFile) adopt(path string) error { return f.fs.Rename(path+".tmp", path) }
 
 func (f *stateFile) syncDir(dir string) error {
 	d, err := f.fs.OpenDir(dir)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -46,7 +47,10 @@ func TestCrashWhileSaving(t *testing.T) {
 				before string
 			}
 			var crashes []crash
+			var one sync.Mutex // at a time: two files are written at once
 			fs := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				one.Lock()
+				defer one.Unlock()
 				if saving > 0 {
 					crashes = append(crashes, crash{
 						disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), saving, fmt.Sprint(op.Kind, " ", op.Path),
