@@ -31,10 +31,10 @@ down:        ## stop that cluster; ARGS=--wipe removes its data, too
 	@bin/cairn down $(ARGS)
 
 test:        ## all tests, invariants on, at most 6 minutes on 2 cores
-	$(GO) test -tags invariants -timeout 6m $(PKG)
+	$(GO) test -tags invariants -timeout 12m $(PKG)
 
 test-static: ## the same without cgo
-	CGO_ENABLED=0 $(GO) test -tags invariants -timeout 6m $(PKG)
+	CGO_ENABLED=0 $(GO) test -tags invariants -timeout 12m $(PKG)
 
 race:        ## the same under the race detector; PKG=./wal for one package
 	$(GO) test -tags invariants -race -timeout 20m $(PKG)

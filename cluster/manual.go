@@ -64,7 +64,8 @@ func (m *Machine) startFailover(now int64, mode FailoverMode) error {
 	switch mode {
 	case Takeover:
 		m.note(Notice, "Taking over the master (user request).")
-		m.bumpEpoch()
+		// The highest epoch may be this node's own, from when it was a primary, and the other one's at the same time.
+		m.newEpoch()
 		m.takeOver(now)
 		return nil
 	case Force:

@@ -209,6 +209,18 @@ func TestTakeover(t *testing.T) {
 	w.agree(30_000, "a>d b:5462 c:5461 d:5461 e>d")
 }
 
+// A replica may have the highest epoch from when it was a primary, and its primary the same one: the two claims would differ
+// in nothing.
+func TestTakeoverIsANewEpoch(t *testing.T) {
+	w := threeShards(t)
+	d := w.nodes["d"]
+	d.me.Epoch, d.currentEpoch, d.lookup(nameID("a")).Epoch = 7, 7, 7
+	w.must("d", CmdFailover{Mode: Takeover})
+	if d.me.Epoch != 8 {
+		t.Errorf("it claims its primary's slots in epoch %d, which that one has them in", d.me.Epoch)
+	}
+}
+
 // What the old primary had given away is not claimed: its new owner, not heard of yet, would drop the keys.
 func TestTakeoverLeavesWhatWasGivenAway(t *testing.T) {
 	w := threeShards(t)

@@ -258,7 +258,7 @@ func (m *Machine) runHeedSlot(now int64, c CmdSetSlot) Answer {
 		return Answer{OK: true}
 	}
 	if c.Action == SlotStable {
-		m.closeSlot(c.Slot)
+		m.heedStable(c.Slot)
 		return m.acceptedSoon()
 	}
 	p := m.member(c.ID)
@@ -290,6 +290,17 @@ func (m *Machine) runHeedSlot(now int64, c CmdSetSlot) Answer {
 		m.setImporting(c.Slot, p)
 	}
 	return m.acceptedSoon()
+}
+
+// heedStable ends a move. If the slot was on its way back to where it had come from, the primary has most likely heard that
+// it is there, and this is all that it says of that. A claim of it is heeded from here on: kept in mind as one that came, the
+// slot would be claimed by this node, taking over, in an epoch in which its owner would drop the keys.
+func (m *Machine) heedStable(s uint16) {
+	from, came := m.slots.taken[s]
+	if to := m.slots.migrating[s]; came && to != nil && to.Shard == from.peer.Shard {
+		delete(m.slots.taken, s)
+	}
+	m.closeSlot(s)
 }
 
 // runCloseSlots forgets a replica's copies.

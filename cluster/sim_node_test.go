@@ -123,6 +123,9 @@ func (n *simNode) start() {
 	w.checkRestart(n)
 	n.data.restart(n)
 	n.recall()
+	if w.stale != nil {
+		w.stale.restarted(n)
+	}
 	w.events.push(simEvent{at: w.now + 1 + w.net.Int64N(100), kind: simTick, node: n.at, life: n.life})
 }
 

@@ -318,71 +318,76 @@ func (w *simWorld) repair() {
 // closeOpen ends the moves that nobody ended, as tools do: a slot that is open at both ends goes over; otherwise what is
 // left of the move is taken back, and the keys go to the owner.
 func (w *simWorld) closeOpen() {
-	primary := func(id string) *simNode {
-		for _, n := range w.nodes {
-			if n.m != nil && n.m.me.primary() && n.m.me.ID.String() == id {
-				return n
-			}
-		}
-		return nil
-	}
-	move := func(from, to *simNode, s uint16) {
-		if from.data.primary && to.data.primary {
-			to.data.keys[s/1024] += from.data.keys[s/1024]
-			from.data.keys[s/1024] = 0
-		}
-	}
 	for _, n := range w.nodes {
 		if n.m == nil || !n.m.me.primary() {
 			continue
 		}
 		open := n.marks()
 		for _, s := range slices.Sorted(maps.Keys(open)) {
-			c := open[s]
-			other := primary(c.ID)
-			if other == nil {
-				n.setSlot(CmdSetSlot{Slot: s, Action: SlotStable}, true)
-				continue
-			}
-			from, to := n, other
-			if c.Action == SlotImporting {
-				from, to = other, n
-			}
-			if from.marks()[s].Action != SlotMigrating || to.marks()[s].Action != SlotImporting || !from.owns(int(s/1024)) {
-				if from.owns(int(s / 1024)) {
-					move(to, from, s)
-				}
-				n.setSlot(CmdSetSlot{Slot: s, Action: SlotStable}, true)
-				continue
-			}
-			w.rules.operator[s] = w.now
-			move(from, to, s)
-			to.setSlot(CmdSetSlot{Slot: s, Action: SlotNode, ID: to.m.me.ID.String()}, true)
-			from.setSlot(CmdSetSlot{Slot: s, Action: SlotNode, ID: to.m.me.ID.String()}, true)
+			w.closeMark(n, s, open[s])
 		}
 	}
+}
+
+// closeMark is closeOpen of one mark.
+func (w *simWorld) closeMark(n *simNode, s uint16, c CmdSetSlot) {
+	var other *simNode
+	for _, o := range w.nodes {
+		if other == nil && o.m != nil && o.m.me.primary() && o.m.me.ID.String() == c.ID {
+			other = o
+		}
+	}
+	move := func(from, to *simNode) {
+		if from.data.primary && to.data.primary {
+			to.data.keys[s/1024] += from.data.keys[s/1024]
+			from.data.keys[s/1024] = 0
+		}
+	}
+	if other == nil {
+		n.setSlot(CmdSetSlot{Slot: s, Action: SlotStable}, true)
+		return
+	}
+	from, to := n, other
+	if c.Action == SlotImporting {
+		from, to = other, n
+	}
+	if from.marks()[s].Action != SlotMigrating || to.marks()[s].Action != SlotImporting || !from.owns(int(s/1024)) {
+		if from.owns(int(s / 1024)) {
+			move(to, from)
+		}
+		n.setSlot(CmdSetSlot{Slot: s, Action: SlotStable}, true)
+		return
+	}
+	w.rules.operator[s] = w.now
+	move(from, to)
+	to.setSlot(CmdSetSlot{Slot: s, Action: SlotNode, ID: to.m.me.ID.String()}, true)
+	from.setSlot(CmdSetSlot{Slot: s, Action: SlotNode, ID: to.m.me.ID.String()}, true)
 }
 
 // cover gives the slots that nobody owns to somebody, as tools do.
 func (w *simWorld) cover() {
 	for i := range simHot {
-		var owner, some *simNode
-		for _, n := range w.nodes {
-			if n.m == nil || !n.m.me.votes() {
-				continue
-			}
-			if some = n; n.owns(i) {
-				owner = n
-			}
-		}
-		if owner != nil || some == nil {
+		w.coverSlot(i)
+	}
+}
+
+func (w *simWorld) coverSlot(hot int) {
+	var owner, some *simNode
+	for _, n := range w.nodes {
+		if n.m == nil || !n.m.me.votes() {
 			continue
 		}
-		var b slot.Bitmap
-		b.Set(simHotSlot(i))
-		w.rules.operator[simHotSlot(i)] = w.now
-		some.command(CmdDelSlots{b})
-		some.command(CmdAddSlots{b})
-		some.command(CmdBumpEpoch{})
+		if some = n; n.owns(hot) {
+			owner = n
+		}
 	}
+	if owner != nil || some == nil {
+		return
+	}
+	var b slot.Bitmap
+	b.Set(simHotSlot(hot))
+	w.rules.operator[simHotSlot(hot)] = w.now
+	some.command(CmdDelSlots{b})
+	some.command(CmdAddSlots{b})
+	some.command(CmdBumpEpoch{})
 }

@@ -410,6 +410,9 @@ func (w *simWorld) inspectOwners(n *simNode) {
 		if first || was.id == is.id || was.open || was.to == is.id || was.id.IsZero() || p == nil {
 			continue
 		}
+		if to := m.byID[was.to]; to != nil && to.Shard == p.Shard {
+			continue // who was on its way to get it has failed over
+		}
 		old := m.byID[was.id]
 		if is.epoch > was.epoch || old == nil || old.replica() || w.class == simMad {
 			continue

@@ -32,10 +32,12 @@ type simStale struct {
 	last    int64            // when something was last done to the cluster
 	pending int              // faults that have not ended
 	crashed bool
-	slot    int   // that moved last
-	pace    int64 // how long the tool waits between steps at most
-	rest    int64 // no work before this time
-	beside  int   // a slot of a third shard
+	slot    int                // that moved last
+	claims  map[int]simArrival // the last one of each slot
+	lost    map[int]bool       // slots whose last claim a crash took back, until that is repaired
+	pace    int64              // how long the tool waits between steps at most
+	rest    int64              // no work before this time
+	beside  int                // a slot of a third shard
 }
 
 // simHop is one move of a slot.
@@ -71,6 +73,7 @@ func newSimStale(seed uint64, bug simBug, log func(string)) *simStale {
 	w := newSimWorld(simPlan{seed: seed, nodes: simStaleNodes, class: simLoose, quiet: true, bug: bug, wire: 1}, log)
 	w.tail = 0 // what is late here is late on purpose
 	s := &simStale{w: w, r: rand.New(rand.NewPCG(seed, 7)), bad: map[string]int64{}}
+	s.claims, s.lost = map[int]simArrival{}, map[int]bool{}
 	w.stale = s
 	var ofShard [][]int // hot slots by primary
 	for _, n := range w.nodes {
@@ -222,11 +225,18 @@ func (s *simStale) step(h *simHop) {
 	case 2:
 		s.moveKeys(h)
 	case 3:
+		if to.m.slots.importing[slot] == nil {
+			h.step = -1 // it was off, and does not know: a tool has lost its connection, and looks again
+			return
+		}
 		if highest := to.m.me.Epoch == to.m.topEpoch(); s.w.bug == bugNoBump || s.w.bug == bugSameEpoch && highest {
 			to.feed(func(now int64) []Effect { return to.m.claimWithoutBump(now, slot) })
 			return
 		}
-		s.command(h, to, CmdSetSlot{Slot: slot, Action: SlotNode, ID: to.m.me.ID.String()})
+		if s.command(h, to, CmdSetSlot{Slot: slot, Action: SlotNode, ID: to.m.me.ID.String()}) {
+			s.claims[h.slot] = simArrival{to, to.life}
+			delete(s.lost, h.slot)
+		}
 	case 4:
 		if s.r.IntN(4) == 0 && !h.sourceFirst {
 			return // nobody tells the source
@@ -236,14 +246,15 @@ func (s *simStale) step(h *simHop) {
 	}
 }
 
-func (s *simStale) command(h *simHop, n *simNode, c CmdSetSlot) {
+func (s *simStale) command(h *simHop, n *simNode, c CmdSetSlot) (ok bool) {
 	a := n.setSlot(c, s.r.IntN(2) == 0)
 	s.last = s.w.now
 	if a.Err != nil {
 		h.step = -1
-		return
+		return false
 	}
 	h.waitOn, h.wait, h.life = n, a.After, n.life
+	return true
 }
 
 func (s *simStale) moveKeys(h *simHop) {
@@ -473,7 +484,7 @@ func (s *simStale) watch() {
 			}
 		}
 		key := fmt.Sprint(rule.name, slot)
-		if why == "" || beside != "" {
+		if why == "" || beside != "" || s.lost[slot] {
 			delete(s.bad, key)
 			continue
 		}

@@ -23,7 +23,7 @@ type slotTable struct {
 	sentUnder  map[uint16]uint64    // of migrating: the target's epoch when the move began; not saved
 	taken      map[uint16]takenFrom // at the end of their move to this node, from whom: see taken.go
 	given      map[uint16]*Peer     // at the end of their move from this node, to whom, until it claims them; not saved
-	word       map[uint16]int64     // this replica's primary said that they came: until when a header may be older; not saved
+	word       map[uint16]word      // this replica's primary said that they came, and no header has shown it; not saved
 	doubted    map[uint16]int64     // of the two: since when what a primary claims contradicts it, see openslots.go
 	version    uint64               // changes with owner and noClaim
 
@@ -191,7 +191,9 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 		owner := m.slots.owner[s]
 		switch {
 		case owner == p:
-			m.slots.noClaim.Clear(s)
+			if epoch >= p.Epoch { // in an old message it may be what has gone since
+				m.slots.noClaim.Clear(s)
+			}
 			bound++
 		case owner != nil && owner == mine && owner.Epoch < epoch && m.isBack(s, p):
 			back = m.me.primary() // a replica leaves it to its primary to say so
@@ -219,9 +221,13 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 
 // markUnclaimed marks the slots that a node has in the table and does not claim. It keeps them, so that clients are not
 // told of a hole, but whoever claims them gets them.
+//
+// What this replica's primary said of a slot outlives that one's headers, nobody else's: a mark that is missing would go to
+// others as a claim under an epoch that never had it.
 func (m *Machine) markUnclaimed(now int64, p *Peer, claims *slot.Bitmap) {
+	mine := p == m.me.Primary
 	for s, owner := range &m.slots.owner {
-		if owner == p && !claims.Has(uint16(s)) && !m.slots.noClaim.Has(uint16(s)) && !m.hasWord(now, uint16(s)) {
+		if owner == p && !claims.Has(uint16(s)) && !m.slots.noClaim.Has(uint16(s)) && !(mine && m.hasWord(now, uint16(s))) {
 			m.slots.noClaim.Set(uint16(s))
 			m.slots.version++ // what agreed with the table does not any more
 		}
@@ -280,6 +286,9 @@ func (m *Machine) tellOwner(sender *Peer, epoch uint64, claims *slot.Bitmap) {
 		owner := m.slots.owner[s]
 		if owner == sender || m.unclaimed(s) || owner.Epoch <= epoch {
 			continue
+		}
+		if owner == m.me.Primary && len(m.slots.word) > 0 {
+			continue // this replica has slots for it that no header of it has had yet
 		}
 		m.note(Verbose, "Node %s has old slots configuration, sending an UPDATE message about %s", sender.ID, owner.ID)
 		// What is told must not be more than is saved, if it is about this node.

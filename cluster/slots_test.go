@@ -313,3 +313,26 @@ func TestOwnBitmapIsShared(t *testing.T) {
 		t.Errorf("after a new slot the header has %d, the old one %d", got.Count(), first.Count())
 	}
 }
+
+// A claim of before a slot was given away comes once more, and does not make the slot its old owner's for good.
+func TestOldClaimDoesNotBringASlotBack(t *testing.T) {
+	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c 3 20-29", "d 4 30-39")
+	claims := rangeOf(10, 19)
+	claims.Clear(15)
+	s.say('b', s.claims('b', 7, claims))
+	if !s.unclaimed(15) {
+		t.Fatal("slot 15 counts as claimed")
+	}
+	s.say('b', s.claims('b', 2, rangeOf(10, 19)))
+	if !s.unclaimed(15) {
+		t.Error("an old claim counts as one under the present epoch")
+	}
+	for _, m := range sent(s.say('c', s.claims('c', 6, rangeOf(15, 29))), wire.Update) {
+		if m.Update.Slots.Has(15) {
+			t.Error("c, which has slot 15, is told that b has it under a higher epoch")
+		}
+	}
+	if s.owner(15) != s.p('c') {
+		t.Error("c does not get it")
+	}
+}

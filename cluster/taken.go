@@ -58,19 +58,27 @@ func (m *Machine) noteTaken(now int64, s uint16, from *Peer) {
 
 // A replica hears in its primary's stream that a slot has come before the primary's headers say so: they wait for a save,
 // and one is for many slots. Until then a header without the slot shows nothing, and who takes over has the slot.
+// With the slot comes a new epoch: a header that has it in an epoch above the one that was known when the word came ends that
+// time, since from there on older headers can be told from newer ones.
+
+// word is a primary's, that a slot came.
+type word struct {
+	until int64  // how long a header may be older
+	epoch uint64 // the primary's, when it came
+}
 
 // noteWord keeps in mind that this replica's primary said that a slot came.
 func (m *Machine) noteWord(now int64, s uint16) {
 	if m.slots.word == nil {
-		m.slots.word = make(map[uint16]int64)
+		m.slots.word = make(map[uint16]word)
 	}
-	m.slots.word[s] = now + m.cfg.NodeTimeout
+	m.slots.word[s] = word{now + m.cfg.NodeTimeout, m.me.Primary.Epoch}
 }
 
 // hasWord says that a header of this replica's primary may be older than its word that the slot came.
 func (m *Machine) hasWord(now int64, s uint16) bool {
-	until, said := m.slots.word[s]
-	return said && now < until
+	w, said := m.slots.word[s]
+	return said && now < w.until
 }
 
 // isBack says that a primary's claim is to be answered, not heeded.
@@ -94,7 +102,9 @@ func (m *Machine) hearTaken(now int64, sender *Peer, msg *wire.Message, sends bo
 	if m.me.replica() {
 		mine = m.me.Primary
 	}
-	maps.DeleteFunc(m.slots.word, func(_ uint16, until int64) bool { return now >= until })
+	maps.DeleteFunc(m.slots.word, func(s uint16, w word) bool {
+		return now >= w.until || sender == mine && msg.ConfigEpoch > w.epoch && msg.Slots.Has(s)
+	})
 	for s, to := range m.slots.given {
 		if to.Shard == sender.Shard && msg.Slots.Has(s) || m.owner(s) != to {
 			delete(m.slots.given, s)

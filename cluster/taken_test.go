@@ -283,3 +283,78 @@ func TestReplicaHasItsPrimarysWord(t *testing.T) {
 		t.Error("the primary denies it, and is not believed")
 	}
 }
+
+// The word is about its primary's headers. Who else has the slot in the table, and does not claim it any more, is not told
+// to others as its owner: under its present epoch that would be a claim that nobody ever made.
+func TestWordIsNotAboutOthersHeaders(t *testing.T) {
+	s := newSolo(t, "a of b", "b 2 10-19", "c 3 20-29", "d 4 30-39")
+	s.order(CmdHeedSlot{25, SlotNode, letterID('b').String()})
+	s.say('c', s.claims('c', 5, rangeOf(20, 29))) // old, of before c gave the slot away
+	if s.owner(25) != s.p('c') || !s.hasWord(s.now, 25) {
+		t.Fatal("slot 25 is not c's, or there is no word that it came")
+	}
+	claims := rangeOf(20, 29)
+	claims.Clear(25)
+	s.say('c', s.claims('c', 6, claims))
+	for _, m := range sent(s.say('d', s.claims('d', 4, rangeOf(25, 39))), wire.Update) {
+		if m.Update.Slots.Has(25) {
+			t.Error("d is told that c has slot 25, which c does not claim")
+		}
+	}
+	if s.owner(25) == s.p('c') {
+		t.Error("the slot is not free for who claims it")
+	}
+}
+
+// A slot came, and went back at once. The primary says of the second move no more than that it has ended; the replica takes
+// the claim of who has the slot again.
+func TestReplicaHearsThatASlotWentBack(t *testing.T) {
+	s := newSolo(t, "a of b", "b 2 10-19", "c 3 20-29", "d 4 30-39")
+	s.order(CmdHeedSlot{25, SlotImporting, letterID('c').String()})
+	s.order(CmdHeedSlot{25, SlotNode, letterID('b').String()})
+	s.say('c', s.claims('c', 6, rangeOf(20, 29)))
+	if s.owner(25) != s.p('b') {
+		t.Fatal("what came was given back to a claim that may be old")
+	}
+	s.order(CmdHeedSlot{25, SlotMigrating, letterID('c').String()})
+	s.order(CmdHeedSlot{Slot: 25, Action: SlotStable})
+	s.say('c', s.claims('c', 7, rangeOf(20, 29)))
+	if s.owner(25) != s.p('c') {
+		t.Error("this node would claim the slot if it took over, and c would drop the keys")
+	}
+}
+
+// A header with the slot in a new epoch takes the place of the word: what comes after it in that epoch is not older.
+func TestHeaderTakesThePlaceOfTheWord(t *testing.T) {
+	s := newSolo(t, "a of b", "b 2 10-19", "c 3 20-29", "d 4 30-39")
+	s.order(CmdHeedSlot{25, SlotImporting, letterID('c').String()})
+	s.order(CmdHeedSlot{25, SlotNode, letterID('b').String()})
+	s.say('b', s.claims('b', 2, rangeOf(10, 19)))
+	if s.owner(25) != s.p('b') || s.unclaimed(25) {
+		t.Fatal("a header that may be older than the word takes the slot away")
+	}
+	claims := rangeOf(10, 19)
+	claims.Set(25)
+	s.say('b', s.claims('b', 5, claims))
+	s.say('b', s.claims('b', 2, rangeOf(10, 19)))
+	if s.unclaimed(25) {
+		t.Fatal("an older header takes the slot away")
+	}
+	s.say('b', s.claims('b', 6, rangeOf(10, 19)))
+	if !s.unclaimed(25) {
+		t.Error("the primary has given the slot away, and this node would claim it if it took over")
+	}
+}
+
+// What a replica knows by word alone it does not tell as its primary's claim.
+func TestWordIsNotToldAsAClaim(t *testing.T) {
+	s := newSolo(t, "a of b", "b 2 10-19", "c 3 20-29", "d 4 30-39")
+	s.order(CmdHeedSlot{25, SlotImporting, letterID('c').String()})
+	s.order(CmdHeedSlot{25, SlotNode, letterID('b').String()})
+	s.say('b', s.claims('b', 7, rangeOf(10, 19))) // it has lost the slot, and got another epoch
+	for _, m := range sent(s.say('d', s.claims('d', 6, rangeOf(25, 39))), wire.Update) {
+		if m.Update.Slots.Has(25) {
+			t.Error("d is told that b claims slot 25 in epoch 7")
+		}
+	}
+}
