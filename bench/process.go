@@ -1,16 +1,14 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// userHz is the unit of processor times in /proc on every Linux that people run.
-const userHz = 100
+	"cairn/tools/node"
+)
 
 // usage is what a process has used since its start.
 type usage struct {
@@ -25,25 +23,10 @@ func (u usage) sub(earlier usage) usage {
 
 // processUsage reads it from /proc.
 func processUsage(pid int) (u usage, err error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return u, fmt.Errorf("processor time: %w", err)
+	if u.cpu, err = node.CPU(pid); err != nil {
+		return u, err
 	}
-	// The name in parentheses may hold blanks; the numbers follow it.
-	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(fields) < 15 {
-		return u, fmt.Errorf("processor time of process %d: %d fields, want at least 15", pid, len(fields))
-	}
-	var ticks int64
-	for _, f := range fields[11:15] { // utime, stime, cutime, cstime
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("processor time of process %d: %w", pid, err)
-		}
-		ticks += n
-	}
-	u.cpu = time.Duration(ticks) * time.Second / userHz
-	raw, err = os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {
 		return u, fmt.Errorf("bytes written: %w", err)
 	}

@@ -211,7 +211,7 @@ func (l *Lab) quiet(sides ...*Side) error {
 
 // quietFor is quiet with another limit.
 func (l *Lab) quietFor(limit time.Duration, sides ...*Side) error {
-	const look, tick, idleShare = 100 * time.Millisecond, time.Second / userHz, 10 // a tenth of a processor is idle
+	const look, idleShare = 100 * time.Millisecond, 10 // a tenth of a processor is idle
 	began := time.Now()
 	before, err := busyTime(sides)
 	for at := began; err == nil && at.Sub(began) < limit; {
@@ -221,7 +221,7 @@ func (l *Lab) quietFor(limit time.Duration, sides ...*Side) error {
 		var after time.Duration
 		after, err = busyTime(sides)
 		now := time.Now()
-		if after-before <= tick+now.Sub(at)/idleShare {
+		if after-before <= node.CPUTick+now.Sub(at)/idleShare {
 			return err
 		}
 		before, at = after, now

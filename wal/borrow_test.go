@@ -172,18 +172,24 @@ func TestNobodyWaitsForABorrowedEntryBehind(t *testing.T) {
 	must(t, l.Close())
 }
 
-// What ends a stretch of the log writes out first what it has borrowed.
-func TestBorrowedBeforeACut(t *testing.T) {
-	rng := rand.New(rand.NewPCG(8, 8))
-	for name, act := range map[string]func(l *Log, m *model) error{
+// stretchEnds is what ends a stretch of the log: a change of history, a cut and a new beginning.
+func stretchEnds() map[string]func(l *Log, m *model) error {
+	return map[string]func(l *Log, m *model) error{
 		"history": func(l *Log, m *model) error { a := l.History(); return l.SetHistory(history('b', &a, m.end())) },
 		"cut":     func(l *Log, m *model) error { end := m.ends[0]; m.cut(end); return l.CutTo(end) },
 		"reset": func(l *Log, m *model) error {
 			*m = model{base: 500}
 			return errors.Join(l.Reset(history('c', nil, 0), 500), l.Trim(500))
 		},
-		"tick": func(l *Log, _ *model) error { l.Tick(); return nil },
-	} {
+	}
+}
+
+// What ends a stretch of the log writes out first what it has borrowed.
+func TestBorrowedBeforeACut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	acts := stretchEnds()
+	acts["tick"] = func(l *Log, _ *model) error { l.Tick(); return nil }
+	for name, act := range acts {
 		l, _ := mustOpen(t, testOptions(newFS(t, vfs.NewMem())), fresh('a'))
 		m := &model{}
 		m.append(t, l, entry(rng, 70))

@@ -564,14 +564,7 @@ func TestLaidIsTrimmed(t *testing.T) {
 // A change of history, a cut and a new beginning while something is laid and not appended.
 func TestLaidAcrossHistories(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
-	for name, act := range map[string]func(l *Log, m *model) error{
-		"history": func(l *Log, m *model) error { a := l.History(); return l.SetHistory(history('b', &a, m.end())) },
-		"cut":     func(l *Log, m *model) error { end := m.ends[0]; m.cut(end); return l.CutTo(end) },
-		"reset": func(l *Log, m *model) error {
-			*m = model{base: 500}
-			return errors.Join(l.Reset(history('c', nil, 0), 500), l.Trim(500))
-		},
-	} {
+	for name, act := range stretchEnds() {
 		fs := newFS(t, vfs.NewMem())
 		l, _ := mustOpen(t, testOptions(fs), fresh('a'))
 		m := &model{}

@@ -12,7 +12,11 @@ import (
 // userHz is the unit of CPU times in /proc/PID/stat on every Linux that people run.
 const userHz = 100
 
-// CPU returns the processor time that a process has used since its start, in all its threads.
+// CPUTick is how finely CPU tells time.
+const CPUTick = time.Second / userHz
+
+// CPU returns the processor time that a process has used since its start, in all its threads and
+// in children that have ended.
 func CPU(pid int) (time.Duration, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -20,11 +24,11 @@ func CPU(pid int) (time.Duration, error) {
 	}
 	// The name in parentheses may hold blanks; the numbers follow it.
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("cpu time of process %d: %d fields, want at least 13", pid, len(fields))
+	if len(fields) < 15 {
+		return 0, fmt.Errorf("cpu time of process %d: %d fields, want at least 15", pid, len(fields))
 	}
 	var ticks int64
-	for _, f := range fields[11:13] { // utime, stime
+	for _, f := range fields[11:15] { // utime, stime, cutime, cstime
 		n, err := strconv.ParseInt(f, 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("cpu time of process %d: %w", pid, err)
