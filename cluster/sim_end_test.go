@@ -186,7 +186,7 @@ func (w *simWorld) digest(m *Machine) uint64 {
 		if p.replica() {
 			mix(key(p.Primary))
 		} else {
-			mix(p.Epoch)
+			mix(w.seenEpoch(p))
 		}
 	}
 	var last *Peer
@@ -198,6 +198,16 @@ func (w *simWorld) digest(m *Machine) uint64 {
 		}
 	}
 	return h
+}
+
+// seenEpoch is the config epoch that all nodes must know alike of a node. A replica's is its primary's. Whoever heard that,
+// and not of the reset behind which the node is a primary without slots and with its own lower epoch again, keeps the
+// higher one, as with Redis: it protects no slot, and ends with the next claim.
+func (w *simWorld) seenEpoch(p *Peer) uint64 {
+	if p.replica() || w.class == simMembers && p.Slots == 0 {
+		return 0
+	}
+	return p.Epoch
 }
 
 // simSeenFlags are those that all nodes must see alike.
@@ -230,12 +240,9 @@ func (w *simWorld) picture(m *Machine) []byte {
 func (w *simWorld) line(b *bytes.Buffer, p *Peer, self bool) {
 	b.Write(p.ID[:])
 	flags := p.Flags & simSeenFlags
-	epoch, primary := p.Epoch, "-"
-	if p.replica() {
-		epoch = 0
-		if p.Primary != nil {
-			primary = p.Primary.ID.String()
-		}
+	epoch, primary := w.seenEpoch(p), "-"
+	if p.replica() && p.Primary != nil {
+		primary = p.Primary.ID.String()
 	}
 	ip := p.IP
 	if self {
