@@ -108,7 +108,7 @@ func (s *Server) refuse(c *client, cmd *command.Command, known bool, args [][]by
 		return "ERR " + strings.ToUpper(cmd.FullName()) + " is not allowed in a transaction: it would hold the keys of all others until another node has answered"
 	}
 	if (c.txn == nil || s.loading.Load()) && (!cmd.Is(command.Loading) || opensTransaction(cmd)) {
-		return textLoading
+		return s.refuseLoading(c, cmd, args)
 	}
 	if c.subscribed() && c.w.Proto == 2 && !allowedSubscribed(cmd) {
 		return fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", cmd.FullName())

@@ -33,9 +33,25 @@ func (s *Server) listen() error {
 		}
 	}
 	for _, l := range s.listeners {
-		s.startTask(func() { s.accept(l) })
+		s.startTask(func() {
+			s.awaitLoad()
+			s.accept(l)
+		})
 	}
 	return nil
+}
+
+// loadPatience is how long those who connect wait for a load to end before they are told of it. Most loads are shorter, and
+// then a restart shows nobody an error that a client would have to know what to do about.
+const loadPatience = 500 * time.Millisecond
+
+// awaitLoad returns when the data is there, or is not there soon.
+func (s *Server) awaitLoad() {
+	select {
+	case <-s.loaded:
+	case <-s.stop:
+	case <-time.After(s.patience):
+	}
 }
 
 // checkBusPort refuses a port that the cluster bus cannot have, before anything is opened or made. The bus itself opens when

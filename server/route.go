@@ -48,6 +48,32 @@ func (s *Server) redirectArgs(c *client, r *engine.Routing, cmd *command.Command
 	}
 }
 
+// refuseLoading answers a command that wants data while it is not there. A node that goes back to a fork knows who has what:
+// as with Redis its clients are sent there first.
+func (s *Server) refuseLoading(c *client, cmd *command.Command, args [][]byte) string {
+	select {
+	case <-s.loaded:
+	default:
+		return textLoading // nor is the cluster there
+	}
+	r := s.store.Routing()
+	if !r.Cluster || len(cmd.Keys) == 0 {
+		return textLoading
+	}
+	slots, ok := cmd.AppendSlots(nil, args)
+	if !ok {
+		return textLoading
+	}
+	slots = command.SortSlots(slots)
+	if len(slots) == 1 && s.moving(c, r, cmd, slots[0]) {
+		return textLoading // which of the two nodes has a key is not known
+	}
+	if text := s.redirect(c, r, cmd, args, slots); text != "" {
+		return text
+	}
+	return textLoading
+}
+
 // redirect says where the keys in slots are served, "" when it is here. A slot that is on its way must be locked in c.txn.
 func (s *Server) redirect(c *client, r *engine.Routing, cmd *command.Command, args [][]byte, slots []uint16) string {
 	if !r.Cluster || len(slots) == 0 || len(slots) == slot.Count {

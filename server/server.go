@@ -70,7 +70,9 @@ type Server struct {
 	txns     sync.Pool // of *engine.Txn, for connections that have something to run
 	started  time.Time
 	loading  atomic.Bool
-	opened   atomic.Bool // store and log are there
+	loaded   chan struct{} // closed when the first load is over
+	patience time.Duration // loadPatience
+	opened   atomic.Bool   // store and log are there
 	draining atomic.Bool
 	stop     chan struct{} // closed when the node ends
 	ended    chan struct{} // closed when it has
@@ -83,7 +85,7 @@ type Server struct {
 func New(cfg *config.Config, log *Logger) *Server {
 	s := &Server{
 		cfg: cfg, log: log, table: command.NewTable(), hub: pubsub.NewHub(), started: time.Now(),
-		stop: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1), clock: unixMilli, layFrom: layFrom,
+		stop: make(chan struct{}), loaded: make(chan struct{}), ended: make(chan struct{}), fatal: make(chan error, 1), clock: unixMilli, layFrom: layFrom, patience: loadPatience,
 	}
 	s.settings.DefaultSettings()
 	s.openSlots.again = true // what the log says is not known yet
@@ -97,8 +99,8 @@ func New(cfg *config.Config, log *Logger) *Server {
 	return s
 }
 
-// Start listens, opens the data and executes what the log has beyond the store. Clients are answered LOADING
-// meanwhile, so that nobody takes the node for dead. When it returns the node serves.
+// Start listens, opens the data and executes what the log has beyond the store. Clients wait for that (loadPatience), and
+// are then answered LOADING, so that nobody takes the node for dead. When it returns the node serves.
 func (s *Server) Start() error {
 	s.loading.Store(true)
 	s.followConfig()
@@ -119,6 +121,7 @@ func (s *Server) Start() error {
 	}
 	s.primary = s.newPrimary()
 	s.loading.Store(false)
+	close(s.loaded)
 	s.startRole()
 	s.resumeDrops()
 	if err := s.startCluster(); err != nil {
