@@ -214,6 +214,10 @@ func (s *Store) buildFilter(t *Txn, slot uint16, pace *filterPace) (done bool, e
 		return false, nil
 	}
 	fresh := &filter.Filter{}
+	if f.keys != nil && s.filters.reserve(filter.BytesFor(keys/8)) {
+		// It is dull because keys keep coming: as many more would make as many layers, and the new one as dull.
+		fresh = filter.New(keys / 8)
+	}
 	f.fresh = fresh
 	t.End()
 

@@ -71,8 +71,11 @@ func (s *Server) expireMet(c *client) {
 
 func (s *Server) expireRound(txn *engine.Txn) {
 	var due []uint16
+	r := s.store.Routing()
 	s.store.DueSlots(s.clock(), func(slot uint16) bool {
-		due = append(due, slot)
+		if !r.Cluster || r.Slots[slot]&engine.SlotOwned != 0 { // nobody has looked at the others, so they are always due
+			due = append(due, slot)
+		}
 		return true
 	})
 	for _, slot := range due {

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"flag"
+	"os"
 	"testing"
 	"time"
 
@@ -95,5 +99,36 @@ func TestExpiredEvents(t *testing.T) {
 	}
 	if got, twice, err := events.result(); err != nil || got != 2 || twice != 2 {
 		t.Errorf("%d keys, %d second events, %v; want 2, 2", got, twice, err)
+	}
+}
+
+// TestInterrupted: a measurement that does not heed a signal ends nevertheless, and what it started with it.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	never := make(chan error)
+	t.Cleanup(func() { close(never) })
+	var s *server
+	var dir string
+	c := subcommand{name: "never", prepare: func(*flag.FlagSet) func(l *lab) error {
+		return func(l *lab) (err error) {
+			dir = l.dir
+			if s, _, err = l.cairn("node"); err != nil {
+				return err
+			}
+			cancel()
+			return <-never
+		}
+	}}
+	if code := c.run(ctx, []string{"--dir", t.TempDir(), "--program", testkit.RedisPath(t)}); code != 130 {
+		t.Fatalf("exit status %d, want 130", code)
+	}
+	select {
+	case <-s.Done():
+	default:
+		t.Error("its server still runs")
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder: %v, want that it is gone", err)
 	}
 }

@@ -26,6 +26,7 @@ func timeoutFlag(f *flag.FlagSet) *time.Duration {
 func (l *lab) cluster(s side, timeout time.Duration) (*node.Cluster, error) {
 	c, err := node.StartCluster(node.ClusterSpec{
 		Program: s.program, Args: s.args, Dir: filepath.Join(l.dir, s.name), Primaries: shards, Replicas: 1, Timeout: timeout,
+		Stop: l.ctx.Done(),
 	}, clusterLimit)
 	l.atEnd(c.Close)
 	if err != nil {
@@ -74,9 +75,9 @@ func digests(c *node.Cluster, shard int) error {
 func equalDigests(members ...*node.Member) error {
 	first := ""
 	for _, m := range members {
-		d, err := m.Text("DEBUG", "DIGEST")
+		d, err := digest(m)
 		if err != nil {
-			return err
+			return fmt.Errorf("digest of %s: %w", m.Name, err)
 		}
 		if first == "" {
 			first = d
@@ -86,4 +87,15 @@ func equalDigests(members ...*node.Member) error {
 		}
 	}
 	return nil
+}
+
+// digest waits for long: it reads all that the node has.
+func digest(m *node.Member) (string, error) {
+	conn, err := m.Dial(time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetTimeout(readyLimit)
+	return conn.Text("DEBUG", "DIGEST")
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"cairn/tools/node"
@@ -22,10 +24,13 @@ type lab struct {
 	program []string
 	dir     string
 
-	undo    []func() // run backwards at the end
-	failed  int      // figures beyond their bars
-	untimed bool     // figures that depend on the machine have no bars
-	shown   bool     // a progress line stands on the terminal
+	mu     sync.Mutex
+	undo   []func() // run backwards at the end
+	closed bool
+
+	failed  int  // figures beyond their bars
+	untimed bool // figures that depend on the machine have no bars
+	shown   bool // a progress line stands on the terminal
 	isTerm  bool
 	last    time.Time // of the last progress line
 }
@@ -46,14 +51,29 @@ func newLab(ctx context.Context, program []string, parent string) (*lab, error) 
 	return l, nil
 }
 
-func (l *lab) atEnd(f func()) { l.undo = append(l.undo, f) }
-
-// close ends everything that was started, latest first.
-func (l *lab) close() {
-	for i := len(l.undo) - 1; i >= 0; i-- {
-		l.undo[i]()
+// atEnd has f done by close, or now if that has been.
+func (l *lab) atEnd(f func()) {
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.undo = append(l.undo, f)
 	}
+	l.mu.Unlock()
+	if closed {
+		f()
+	}
+}
+
+// close ends everything that was started, latest first. A measurement that does not heed a signal may still be running.
+func (l *lab) close() {
+	l.mu.Lock()
+	l.closed = true
+	undo := l.undo
 	l.undo = nil
+	l.mu.Unlock()
+	for _, f := range slices.Backward(undo) {
+		f()
+	}
 }
 
 // server is a running server under measurement.

@@ -43,7 +43,7 @@ func prepareLarger(f *flag.FlagSet) func(l *lab) error {
 	f.IntVar(&o.budget, "budget", 64, "memory-budget of each node, in `MB`")
 	f.Float64Var(&o.times, "data", 4, "how many `times` the sum of all budgets")
 	f.IntVar(&o.slots, "slots", 1000, "how many `slots` move")
-	timeout := timeoutFlag(f)
+	timeout := f.Duration("node-timeout", 15*time.Second, "cluster-node-timeout; six busy nodes on one machine wait for their turn")
 	return func(l *lab) error {
 		size := int64(o.times * float64(2*shards*o.budget<<20))
 		if err := l.wantFree(6*size + 4<<30); err != nil {
@@ -71,6 +71,7 @@ func (d *largerData) key(i int) string {
 }
 
 func (d *largerData) fill(l *lab) error {
+	var parts []*fillPart
 	for k := range d.tags {
 		for i := range d.tags[k] {
 			d.tags[k][i] = "{" + tagIn(d.c.Slots(k), "larger", i) + "}"
@@ -79,14 +80,13 @@ func (d *largerData) fill(l *lab) error {
 		if err != nil {
 			return err
 		}
-		what := fmt.Sprintf("load of shard %d", k)
-		err = l.fill(p.Addr, what, d.keys/shards, func(conn *node.Conn, i int) {
+		parts = append(parts, &fillPart{addr: p.Addr, n: d.keys / shards, add: func(conn *node.Conn, i int) {
 			n := i*shards + k
 			conn.Append("SET", d.key(n), d.v.at(n, largerValue))
-		})
-		if err != nil {
-			return err
-		}
+		}})
+	}
+	if err := l.fillAll("load", parts...); err != nil {
+		return err
 	}
 	return d.c.AwaitSteady(readyLimit)
 }
@@ -265,10 +265,10 @@ func (o *largerOptions) measure(l *lab, c *node.Cluster, d *largerData) error {
 		run  func() error
 	}{
 		{"nothing else", func() error { return l.pause(5 * time.Second) }},
-		{"slots move", func() error { return o.reshard(c) }},
-		{"slots move back", func() error { return o.reshard(c) }},
-		{"failover", func() (err error) { killed, err = failOver(c, load, 2, peaks); return err }},
-		{"full sync", func() error { return o.fullSync(c) }},
+		{"slots move", func() error { return o.reshard(l, c) }},
+		{"slots move back", func() error { return o.reshard(l, c) }},
+		{"failover", func() (err error) { killed, err = failOver(l, c, load, 2, peaks); return err }},
+		{"full sync", func() error { return o.fullSync(l, c) }},
 	} {
 		r.take()
 		began := time.Now()
@@ -282,6 +282,7 @@ func (o *largerOptions) measure(l *lab, c *node.Cluster, d *largerData) error {
 		l.figure(fmt.Sprintf("%s (%v, %d reads): p99 of GET", phase.name, time.Since(began).Round(time.Millisecond), n), ms(p99))
 		l.figure("  longest; tries sent elsewhere", fmt.Sprintf("%s; %d", ms(longest), fails))
 		peaks.note(phase.name)
+		l.figure("  most memory of a node so far", mb(peaks.most))
 	}
 	if err := errors.Join(load.end(), c.AwaitSteady(readyLimit)); err != nil {
 		return err
@@ -298,6 +299,7 @@ func (o *largerOptions) measure(l *lab, c *node.Cluster, d *largerData) error {
 	}
 	l.verdict(fmt.Sprintf("lost of %d keys that were loaded", d.keys), "0", "0", true)
 	for k := range shards {
+		l.progress("digests of shard %d of %d", k+1, shards)
 		if err := digests(c, k); err != nil {
 			return err
 		}
@@ -305,23 +307,43 @@ func (o *largerOptions) measure(l *lab, c *node.Cluster, d *largerData) error {
 	return nil
 }
 
-func (o *largerOptions) reshard(c *node.Cluster) error {
+func (o *largerOptions) reshard(l *lab, c *node.Cluster) error {
 	from, to, err := slotEnds(c, 0)
 	if err != nil {
 		return err
 	}
-	tool, err := node.StartReshard(from, to, o.slots, 100)
-	if err == nil {
-		err = tool.Wait(readyLimit)
-	}
+	before, err := from.Mine()
 	if err != nil {
+		return err
+	}
+	tool, err := node.StartReshard(from, to, o.slots, 100)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	began := time.Now()
+	for moving := true; moving; {
+		select {
+		case <-l.ctx.Done():
+			tool.Kill()
+			return l.ctx.Err()
+		case <-tool.Done():
+			moving = false
+		case <-tick.C:
+			if now, err := from.Mine(); err == nil {
+				l.progress("slots moved: %d of %d, %v", before.Slots-now.Slots, o.slots, time.Since(began).Round(time.Second))
+			}
+		}
+	}
+	if err := tool.Wait(readyLimit); err != nil {
 		return err
 	}
 	return c.Await(clusterLimit, func() error { return node.Content(to.Addr, clusterLimit) })
 }
 
 // failOver kills the primary of a shard and brings it back.
-func failOver(c *node.Cluster, load *clusterLoad, shard int, peaks *peakWatch) (killed string, err error) {
+func failOver(l *lab, c *node.Cluster, load *clusterLoad, shard int, peaks *peakWatch) (killed string, err error) {
 	victim, _, err := c.Primary(shard)
 	if err != nil {
 		return "", err
@@ -335,17 +357,11 @@ func failOver(c *node.Cluster, load *clusterLoad, shard int, peaks *peakWatch) (
 	if err := c.Restart(victim, readyLimit); err != nil {
 		return victim.Addr, err
 	}
-	return victim.Addr, c.Await(readyLimit, func() error {
-		link, err := victim.Info("replication", "master_link_status")
-		if err == nil && link != "up" {
-			err = fmt.Errorf("%s: master_link_status is %q", victim.Name, link)
-		}
-		return err
-	})
+	return victim.Addr, awaitLink(l, c, victim)
 }
 
 // fullSync lets the replica of the second shard fetch everything anew, while writes go on.
-func (o *largerOptions) fullSync(c *node.Cluster) error {
+func (o *largerOptions) fullSync(l *lab, c *node.Cluster) error {
 	primary, replicas, err := c.Primary(1)
 	if err != nil {
 		return err
@@ -357,10 +373,17 @@ func (o *largerOptions) fullSync(c *node.Cluster) error {
 	if err := c.Await(clusterLimit, func() error { return replica.OK("CLUSTER", "REPLICATE", primary.ID) }); err != nil {
 		return err
 	}
+	return awaitLink(l, c, replica)
+}
+
+// awaitLink waits until a replica follows its primary.
+func awaitLink(l *lab, c *node.Cluster, replica *node.Member) error {
+	began := time.Now()
 	return c.Await(readyLimit, func() error {
 		link, err := replica.Info("replication", "master_link_status")
 		if err == nil && link != "up" {
 			err = fmt.Errorf("%s: master_link_status is %q", replica.Name, link)
+			l.progress("%s: its link is not up, %v", replica.Name, time.Since(began).Round(time.Second))
 		}
 		return err
 	})

@@ -36,18 +36,36 @@ func (v values) at(n, size int) string {
 	return head + v.filler[from:from+size-len(head)]
 }
 
+// fillPart is what one server is filled with: the commands that add makes for the numbers [0, n).
+type fillPart struct {
+	addr string
+	n    int
+	add  func(c *node.Conn, i int)
+
+	next atomic.Int64
+}
+
 // fill sends the commands that add makes for the numbers [0, n) on a few
 // connections, and wants no error reply.
 func (l *lab) fill(addr, what string, n int, add func(c *node.Conn, i int)) error {
-	var next, done atomic.Int64
+	return l.fillAll(what, &fillPart{addr: addr, n: n, add: add})
+}
+
+// fillAll fills servers at the same time.
+func (l *lab) fillAll(what string, parts ...*fillPart) error {
+	var done atomic.Int64
 	var wg sync.WaitGroup
-	faults := make(chan error, loadConns)
-	for range loadConns {
-		wg.Go(func() { // ends when the numbers do, or with the context
-			if err := l.fillOne(addr, n, &next, &done, add); err != nil {
-				faults <- err
-			}
-		})
+	n := 0
+	faults := make(chan error, loadConns*len(parts))
+	for _, p := range parts {
+		n += p.n
+		for range loadConns {
+			wg.Go(func() { // ends when the numbers do, or with the context
+				if err := l.fillOne(p, &done); err != nil {
+					faults <- err
+				}
+			})
+		}
 	}
 	finished := make(chan struct{})
 	go func() { // ends with the loaders
@@ -71,20 +89,20 @@ func (l *lab) fill(addr, what string, n int, add func(c *node.Conn, i int)) erro
 	}
 }
 
-func (l *lab) fillOne(addr string, n int, next, done *atomic.Int64, add func(c *node.Conn, i int)) error {
-	c, err := node.Dial(addr, 5*time.Second)
+func (l *lab) fillOne(p *fillPart, done *atomic.Int64) error {
+	c, err := node.Dial(p.addr, 5*time.Second)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	for l.ctx.Err() == nil {
-		first := int(next.Add(loadBatch)) - loadBatch
-		last := min(first+loadBatch, n)
-		if first >= n {
+		first := int(p.next.Add(loadBatch)) - loadBatch
+		last := min(first+loadBatch, p.n)
+		if first >= p.n {
 			return nil
 		}
 		for i := first; i < last; i++ {
-			add(c, i)
+			p.add(c, i)
 		}
 		if err := c.Flush(); err != nil {
 			return err

@@ -25,6 +25,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // subcommand is one bar.
@@ -52,6 +53,9 @@ func subcommands() []subcommand {
 		{"alive", "whether a cluster takes a busy node for a dead one", aliveHelp, prepareAlive},
 	}
 }
+
+// heedLimit is how long a measurement has to end by itself after a signal.
+const heedLimit = 3 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -112,7 +116,18 @@ func (c subcommand) run(ctx context.Context, args []string) int {
 	}
 	defer l.close()
 	l.untimed = !*times
-	err = measure(l)
+	result := make(chan error, 1)
+	go func() { result <- measure(l) }() // ends with the measurement, or with the process
+	select {
+	case err = <-result:
+	case <-ctx.Done():
+		select {
+		case err = <-result:
+		case <-time.After(heedLimit): // l.close ends what it waits for, and the end of the process the rest
+			fmt.Fprintln(os.Stderr, "interrupted")
+			return 130
+		}
+	}
 	l.endProgress()
 	switch {
 	case ctx.Err() != nil:

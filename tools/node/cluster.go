@@ -19,8 +19,9 @@ type ClusterSpec struct {
 	Args      []string // directives for every node, beside those that make it one of a cluster
 	Dir       string   // each node has a folder of its own in it
 	Primaries int
-	Replicas  int           // of each primary
-	Timeout   time.Duration // cluster-node-timeout
+	Replicas  int             // of each primary
+	Timeout   time.Duration   // cluster-node-timeout
+	Stop      <-chan struct{} // when closed, whoever awaits something of the cluster gets an error; nil: never
 	// Own gives more directives for the i-th node, which serves on that port; nil: none.
 	Own func(i, port int) []string
 	// Place says where the i-th node runs; nil: all on this machine's own network.
@@ -193,7 +194,11 @@ func (c *Cluster) Await(limit time.Duration, cond func() error) error {
 		if !time.Now().Before(end) {
 			return fmt.Errorf("not within %v: %w", limit, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-c.spec.Stop:
+			return fmt.Errorf("told to stop: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 }
 
