@@ -171,64 +171,13 @@ func (c *Cache) DirtyBytes() (cur, frozen int64) {
 	return c.dirty[p].Load(), c.dirty[1-p].Load()
 }
 
-// Frozen calls f with the rows of the frozen epoch, as they were at the cut: slots ascending, the rows of a slot in
-// order of kind, upper 48 bits of the hash, key. A slot with more than about a megabyte comes in several calls. The
-// rows are valid during the call. f returns false to stop.
-func (c *Cache) Frozen(f func(slot uint16, rows []Row) bool) {
-	frozen := c.cur.Load() - 1
-	if c.applied.Load() >= frozen {
-		return
-	}
-	p := frozen & 1
-	buf := &c.frozenBuf
-	defer buf.shrink()
-	for w := range c.touched[p] {
-		for m := c.touched[p][w].Load(); m != 0; m &= m - 1 {
-			slot := uint16(w*64 + bits.TrailingZeros64(m))
-			l := c.lists[p][slot].Load()
-			if l == nil || l.epoch != frozen || len(l.refs) == 0 {
-				continue
-			}
-			if !c.frozenSlot(slot, l, buf, f) {
-				return
-			}
-		}
-	}
-}
-
-func (c *Cache) frozenSlot(slot uint16, l *dirtyList, buf *RowBuf, f func(uint16, []Row) bool) bool {
-	buf.refs = append(buf.refs[:0], l.refs...)
-	slices.SortFunc(buf.refs, compareRefs)
-	buf.reset()
-	for i, d := range buf.refs {
-		if len(buf.arena) >= arenaChunk && compareRefs(buf.refs[i-1], d) != 0 {
-			buf.sortTies()
-			if !f(slot, buf.rows) {
-				return false
-			}
-			buf.reset()
-		}
-		s, _ := c.home(d.kind, d.hash)
-		s.mu.Lock()
-		r := s.row(d.ref)
-		ok := r.used() && r.epoch() == l.epoch && r.hash() == d.hash
-		if ok {
-			buf.add(r)
-		}
-		s.mu.Unlock()
-		if !ok {
-			invariant.Fail("slot %d: dirty row %d of epoch %d is gone", slot, i, l.epoch)
-		}
-	}
-	buf.sortTies()
-	return f(slot, buf.rows)
-}
-
 // RowBuf is memory for rows handed out. The zero value is ready; rows are valid until its next use.
 type RowBuf struct {
 	refs  []dirtyRef
 	rows  []Row
 	arena []byte
+
+	window window
 }
 
 func (b *RowBuf) reset() { b.rows, b.arena = b.rows[:0], b.arena[:0] }
@@ -244,16 +193,18 @@ func (b *RowBuf) shrink() {
 }
 
 // add copies a row. When the arena moves, rows copied before keep the old one.
-func (b *RowBuf) add(r row) {
+func (b *RowBuf) add(r row) { b.rows = append(b.rows, b.copy(r)) }
+
+func (b *RowBuf) copy(r row) Row {
 	at := len(b.arena)
 	b.arena = append(b.arena, r.key()...)
 	mid := len(b.arena)
 	b.arena = append(b.arena, r.val()...)
 	end := len(b.arena)
-	b.rows = append(b.rows, Row{
+	return Row{
 		Kind: r.kind(), Deleted: r.is(flagDeleted), Hash: r.hash(),
 		Key: b.arena[at:mid:mid], Val: b.arena[mid:end:end],
-	})
+	}
 }
 
 func compareRefs(a, b dirtyRef) int {
@@ -264,16 +215,16 @@ func compareRefs(a, b dirtyRef) int {
 }
 
 // sortTies orders rows of equal hash by key. The rows are in order otherwise.
-func (b *RowBuf) sortTies() {
-	for i := 1; i < len(b.rows); i++ {
-		if !tied(b.rows[i-1], b.rows[i]) {
+func sortTies(rows []Row) {
+	for i := 1; i < len(rows); i++ {
+		if !tied(rows[i-1], rows[i]) {
 			continue
 		}
 		end := i + 1
-		for end < len(b.rows) && tied(b.rows[i], b.rows[end]) {
+		for end < len(rows) && tied(rows[i], rows[end]) {
 			end++
 		}
-		slices.SortFunc(b.rows[i-1:end], func(x, y Row) int { return bytes.Compare(x.Key, y.Key) })
+		slices.SortFunc(rows[i-1:end], func(x, y Row) int { return bytes.Compare(x.Key, y.Key) })
 		i = end - 1
 	}
 }
@@ -345,7 +296,7 @@ func (c *Cache) copyDirty(buf *RowBuf, slot uint16, cur uint64) {
 		}
 		s.mu.Unlock()
 	}
-	buf.sortTies()
+	sortTies(buf.rows)
 }
 
 func (c *Cache) gather(buf *RowBuf, slot uint16, epoch, from uint64, old bool) {
