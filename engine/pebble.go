@@ -174,7 +174,7 @@ func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 		return nil, err
 	}
 	if isBulk(f.PathBase(name)) {
-		file = &politeFile{File: file}
+		file = inPieces(&politeFile{File: file}, pieceBytes)
 	}
 	if category == flushCategory {
 		file = &orderedFile{file, f.barrier}

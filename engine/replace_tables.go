@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 
@@ -23,21 +22,6 @@ const (
 	tableSyncBytes = 1 << 20
 	tableBuffer    = 256 << 10
 )
-
-// pieceFile is a file that is written from front to back, in larger pieces than it is given.
-type pieceFile struct {
-	vfs.File
-	w *bufio.Writer
-}
-
-func (f *pieceFile) Write(b []byte) (int, error) { return f.w.Write(b) }
-
-func (f *pieceFile) Sync() error {
-	if err := f.w.Flush(); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
 
 // tableWriter writes sorted rows as tables. Bulk values lie beside their keys in them; compactions take them apart.
 type tableWriter struct {
@@ -90,7 +74,7 @@ func (t *tableWriter) start(space byte) error {
 	t.paths = append(t.paths, path)
 	// Evenly written, a table leaves the disk to the log's syncs; in large pieces, since a call for each block is dear.
 	file = vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: tableSyncBytes})
-	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(&politeFile{File: &pieceFile{file, bufio.NewWriterSize(file, tableBuffer)}}), t.opts)
+	t.w = sstable.NewWriter(objstorageprovider.NewFileWritable(inPieces(&politeFile{File: file}, tableBuffer)), t.opts)
 	t.space, t.filled = space, 0
 	return nil
 }
