@@ -98,6 +98,9 @@ func (s *Store) fail(err error) {
 	s.room.Broadcast()
 }
 
+// maxBatchGuess bounds what is allocated for a batch ahead, bytes.
+const maxBatchGuess = 64 << 20
+
 // group is what one cut froze, beside the rows.
 type group struct {
 	epoch   uint64
@@ -121,12 +124,14 @@ func (s *Store) applyHeld() error {
 	if !ok {
 		return s.maintain(0)
 	}
-	b := s.db.NewBatchWithSize(1 << 20)
+	// Nearly what the group needs: a batch that grows is copied each time.
+	_, size := s.cache.DirtyBytes()
+	b := s.db.NewBatchWithSize(int(min(size, maxBatchGuess)) + 64<<10)
 	defer b.Close()
 	if err := s.fillBatch(b, g); err != nil {
 		return err
 	}
-	size := len(b.Repr())
+	written := len(b.Repr())
 	if err := s.db.Apply(b, pebble.NoSync); err != nil {
 		return fmt.Errorf("apply group up to offset %d: %w", g.applied, err)
 	}
@@ -139,7 +144,7 @@ func (s *Store) applyHeld() error {
 	s.room.L.Lock()
 	s.room.Broadcast()
 	s.room.L.Unlock()
-	return s.maintain(size)
+	return s.maintain(written)
 }
 
 // cutGroup closes the epoch. Nothing inside waits: commits stand still meanwhile.
