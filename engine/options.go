@@ -150,6 +150,12 @@ func (o *Options) memTableBytes() int64 {
 	return min(64<<20, max(1<<20, o.spendable()/32))
 }
 
+// baseLevelBytes is how large the level may grow that flushes are merged into. Each merge writes much of it, and brings
+// what a few memtables held: a level that is large beside these is written again and again. Under a budget of 100 MB,
+// a million values of 100 bytes that are overwritten evenly cost 18 bytes of tables for each byte, and 32 with 256 MB
+// here whatever the budget.
+func (o *Options) baseLevelBytes() int64 { return min(256<<20, 16*o.memTableBytes()) }
+
 // GoMemoryLimit is how much of a memory budget Go's runtime may take in all, for debug.SetMemoryLimit: what C's
 // allocator has for Pebble is not in Go's accounts, nor is the code.
 func GoMemoryLimit(budget int64) int64 {

@@ -16,3 +16,15 @@ func TestMemorySplit(t *testing.T) {
 		}
 	}
 }
+
+// A merge of what was flushed brings at least a third of what the level below may hold, whatever the budget: else every
+// byte written is written again many times.
+func TestMergesAreWorthTheirLevel(t *testing.T) {
+	for budget := int64(minMemoryBudget); budget < 1<<40; budget += budget / 3 {
+		o := Options{MemoryBudget: budget}
+		brings := l0Threshold / 2 * o.memTableBytes() * 3 / 4
+		if level := o.baseLevelBytes(); brings < level/3 {
+			t.Errorf("budget %d: %d bytes are merged into up to %d", budget, brings, level)
+		}
+	}
+}
