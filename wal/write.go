@@ -50,7 +50,8 @@ func (l *Log) writeOut() error {
 		return f
 	}
 	l.mu.Lock()
-	chunks, end := l.buf.take()
+	chunks, end := l.buf.take(l.round)
+	l.round = chunks
 	l.writingTo = end
 	synced := l.synced.Load()
 	l.mu.Unlock()
