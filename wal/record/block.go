@@ -104,11 +104,15 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // t
 // Seed starts the checksums of one life of a segment file.
 type Seed uint64
 
-// state is the CRC state after the seed itself.
+// state is the CRC state after the seed itself. It goes by the table, for the library's Update would have the seed's
+// bytes on the heap.
 func (s Seed) state() uint32 {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(s))
-	return crc32.Update(0, castagnoli(), b[:])
+	table, crc := castagnoli(), ^uint32(0)
+	for range 8 {
+		crc = table[byte(crc)^byte(s)] ^ crc>>8
+		s >>= 8
+	}
+	return ^crc
 }
 
 // Block is the head of a block.
