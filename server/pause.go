@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,7 @@ type pauseState struct {
 	until time.Time
 	all   bool
 	on    bool
+	any   atomic.Bool   // on, for those who look without the lock: nearly every command of a node finds no pause
 	ended chan struct{} // closed when the pause ends
 }
 
@@ -23,6 +25,7 @@ func (p *pauseState) set(d time.Duration, all bool) {
 	until := time.Now().Add(d)
 	if !p.on || time.Now().After(p.until) {
 		p.on, p.all, p.until = true, all, until
+		p.any.Store(true)
 		return
 	}
 	p.all = p.all || all
@@ -37,6 +40,7 @@ func (p *pauseState) clear() {
 	defer p.mu.Unlock()
 	if p.on {
 		p.on = false
+		p.any.Store(false)
 		close(p.ended)
 		p.ended = make(chan struct{})
 	}
@@ -60,7 +64,7 @@ func (p *pauseState) wake() {
 
 // wait holds a command back while it is paused. A killed connection and a node that ends are let through.
 func (p *pauseState) wait(c *client, write bool) {
-	for {
+	for p.any.Load() {
 		p.mu.Lock()
 		left := time.Until(p.until)
 		if !p.on || left <= 0 || !write && !p.all {
