@@ -15,9 +15,14 @@ type counters struct {
 }
 
 func (c *counters) add(slot uint16, d layout.Counters) {
+	if d == (layout.Counters{}) {
+		return // a value in place of another of its length
+	}
 	v := &c.live[slot]
-	atomic.AddInt64(&v.Keys, d.Keys)
-	atomic.AddInt64(&v.Large, d.Large)
+	if d.Keys|d.Large != 0 {
+		atomic.AddInt64(&v.Keys, d.Keys)
+		atomic.AddInt64(&v.Large, d.Large)
+	}
 	atomic.AddInt64(&v.Bytes, d.Bytes)
 	if d.Deadlines|d.DeadlineSum != 0 {
 		atomic.AddInt64(&v.Deadlines, d.Deadlines)

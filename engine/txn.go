@@ -199,9 +199,9 @@ func (t *Txn) load(h uint64, name []byte, touch bool) (*Key, error) {
 		return k, nil
 	}
 	k := t.newKey()
-	*k = Key{Name: name, Slot: slot.Of(name), Hash: h}
+	*k = Key{Name: name, Slot: t.slotOf(name), Hash: h}
 	if invariant.Enabled {
-		t.checkLocked(k.Slot)
+		t.checkLocked(k)
 	}
 	if err := t.loadRecord(k, touch); err != nil {
 		t.used--
@@ -216,6 +216,14 @@ func (t *Txn) load(h uint64, name []byte, touch bool) (*Key, error) {
 	k.old = k.Rec
 	k.oldSize = recordSize(k)
 	return k, nil
+}
+
+// slotOf is the slot of a key. Of a transaction with one slot it is that one: whoever began it has reckoned it.
+func (t *Txn) slotOf(name []byte) uint16 {
+	if len(t.slots) == 1 {
+		return t.slots[0]
+	}
+	return slot.Of(name)
 }
 
 // passed says whether a record's time has passed. A deadline may lie in the past from the first (SET ... PXAT 1),
@@ -374,7 +382,7 @@ func (t *Txn) forget() {
 	clear(t.elems)
 }
 
-func (t *Txn) checkLocked(slot uint16) {
-	_, locked := slices.BinarySearch(t.slots, slot)
-	invariant.Check(locked, "slot %d is not locked, only %d others are", slot, len(t.slots))
+func (t *Txn) checkLocked(k *Key) {
+	_, locked := slices.BinarySearch(t.slots, k.Slot)
+	invariant.Check(locked && k.Slot == slot.Of(k.Name), "slot %d of key %.64q is not locked, only %d others are", slot.Of(k.Name), k.Name, len(t.slots))
 }
