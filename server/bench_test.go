@@ -14,7 +14,7 @@ import (
 
 // One command from framed arguments to its reply, the log included, sockets left out: what the node itself costs.
 
-func benchSession(b *testing.B) *session {
+func benchSession(b testing.TB) *session {
 	b.Helper()
 	cfg, _, err := config.Load([]string{"--port", "0", "--dir", b.TempDir()}, nil, nil)
 	if err != nil {

@@ -31,6 +31,7 @@ type client struct {
 	ctx          command.Ctx
 	txn          *engine.Txn
 	slots        []uint16
+	ahead        lookAhead
 	resting      bool      // see rest
 	armed        time.Time // when the bound of reads was set last; zero: anew at the next
 	waitEnd      int64     // the log offset that the gathered replies rest on

@@ -139,7 +139,9 @@ func readable(fd uintptr) bool {
 
 // runBuffered runs every complete command that has arrived and sends the replies.
 func (c *client) runBuffered() bool {
+	defer c.ahead.forget()
 	for !c.closing {
+		c.ahead.look(c)
 		args, _, ok, err := c.framer.Next()
 		if err != nil {
 			c.protocolError(err)

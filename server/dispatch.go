@@ -225,8 +225,10 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 		s.handle(c, cmd, args)
 		return
 	}
-	slots, ok := cmd.AppendSlots(c.slots[:0], args)
-	if !ok {
+	slots, ok := c.slots[:0], true
+	if i := cmd.FirstKey(); i > 0 {
+		slots = append(slots, c.ahead.slotOf(args[i]))
+	} else if slots, ok = cmd.AppendSlots(slots, args); !ok {
 		s.handleKeyless(c, cmd, args)
 		return
 	}

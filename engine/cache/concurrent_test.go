@@ -59,6 +59,8 @@ func (g *rig) write(r *rand.Rand, slot uint16, key string) {
 }
 
 func (g *rig) read(t *testing.T, slot uint16, key string) {
+	g.c.AheadIndex(slot, testHash(key))
+	g.c.AheadRow(slot, testHash(key))
 	g.locks[slot].RLock()
 	defer g.locks[slot].RUnlock()
 	h := testHash(key)

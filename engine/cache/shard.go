@@ -2,6 +2,7 @@ package cache
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"cairn/internal/invariant"
 )
@@ -16,6 +17,7 @@ type shard struct {
 	c  *Cache
 
 	index []uint64
+	first atomic.Pointer[firstEntry] // of index
 	rows  int
 
 	pages     [][]byte
@@ -43,6 +45,7 @@ func (s *shard) init(c *Cache, n uint32) {
 func (s *shard) setIndex(index []uint64) {
 	s.c.total.Add(int64(len(index)-len(s.index)) * 8)
 	s.index = index
+	s.first.Store(&firstEntry{&index[0], uint32(len(index) - 1)})
 }
 
 // lookup returns the index position and the ref of a key's newest row, dead or alive; ref 0 if there is none.

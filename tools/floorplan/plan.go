@@ -40,7 +40,7 @@ type Package struct {
 
 // groups are names for sets of packages in May.
 var groups = map[string][]string{
-	"ground":  {"internal/slot", "internal/resp", "internal/glob", "internal/invariant", "internal/datadir", "internal/spill"},
+	"ground":  {"internal/slot", "internal/resp", "internal/glob", "internal/invariant", "internal/datadir", "internal/spill", "internal/prefetch"},
 	"formats": {"engine/layout", "cluster/wire", "cluster/nodesconf", "replication/rdb", "replication/rows", "wal/record"},
 	"operators": {
 		"tools/admin", "tools/local", "tools/proxy", "tools/console", "tools/convert",
@@ -60,6 +60,7 @@ var Plan = []Floor{
 		{"internal/invariant", nil},
 		{"internal/datadir", nil},
 		{"internal/spill", nil},
+		{"internal/prefetch", nil},
 		{"internal/testkit", nil},
 	}},
 	{"formats", []Package{
