@@ -97,7 +97,9 @@ func (t *Txn) point(kind uint8, k *Key, touch bool) ([]byte, cache.State, error)
 	}
 	t.arena = val
 	raw := val[at:len(val):len(val)]
-	s.cache.Fill(kind, k.Slot, k.Hash, k.Name, raw)
+	if kind == kindRecord || s.keeps(k.Hash) {
+		s.cache.Fill(kind, k.Slot, k.Hash, k.Name, raw)
+	}
 	return raw, cache.Hit, nil
 }
 

@@ -42,6 +42,8 @@ type Store struct {
 	garbage  garbage
 	filters  filters
 
+	newcomers *newcomers
+
 	staging   sync.Mutex
 	stagedGen uint64 // above all generations ever staged; under staging
 	openGen   uint64 // the first generation of this life
@@ -98,7 +100,7 @@ func Open(o Options) (*Store, *Opened, error) {
 		return nil, nil, err
 	}
 	s := &Store{
-		opts: o, fs: &orderedFS{FS: o.FS}, cache: cache.New(o.cacheBytes()),
+		opts: o, fs: &orderedFS{FS: o.FS}, cache: cache.New(o.cacheBytes()), newcomers: newNewcomers(o.cacheBytes()),
 		pend: [2]*pending.Set{{}, {}}, allSlots: make([]uint16, 16384),
 		wake: make(chan struct{}, 1),
 		room: sync.NewCond(new(sync.Mutex)), lastFlush: time.Now(),
