@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -58,7 +59,23 @@ func runServer(args []string) int {
 	return serve(cfg, log, from)
 }
 
+// leastPlaces is how many goroutines may run at a time on a machine with fewer processors, unless GOMAXPROCS is set.
+//
+// One that reads from the disk occupies its place until the runtime sees that it waits, from 20 microseconds to 10 milliseconds
+// later. With one place for each processor all are occupied by such reads most of the time, while the processors idle: measured
+// on two of them, data four times the memory, 50 connections, random GET went from 8 000 to 14 000 a second with eight places, and no
+// further with sixteen; what is in memory was as fast, or faster.
+const leastPlaces = 8
+
+// makePlaces does as leastPlaces says.
+func makePlaces() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastPlaces {
+		runtime.GOMAXPROCS(leastPlaces)
+	}
+}
+
 func serve(cfg *config.Config, log *server.Logger, from starter) int {
+	makePlaces()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
