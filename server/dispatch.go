@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cairn/engine"
+	"cairn/internal/slot"
 	"cairn/server/command"
 )
 
@@ -200,6 +201,9 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 		st.Failed.Add(1)
 	case cmd.Is(command.Asking) && !c.multi.active: // queued ones are executed later
 		s.moves.arrived(args)
+		if s.doubts.some.Load() {
+			s.cameAgain(slot.Of(args[1]))
+		}
 	}
 	s.stats.commands.Add(1)
 	if x := &c.ctx; x.Hits|x.Misses != 0 {

@@ -15,19 +15,21 @@ import (
 
 const textTryAgain = "TRYAGAIN Multiple keys request during rehashing of slot"
 
-// moving says whether a slot is on its way, in either direction. To a replica, which knows what is on its way to and from
+// moving says whether a slot is on its way, in either direction, or was until somebody ended that otherwise. To a replica, which knows what is on its way to and from
 // its primary, that matters only for what it serves itself.
 func (s *Server) moving(c *client, r *engine.Routing, cmd *command.Command, sl uint16) bool {
 	if r.Replica && !s.readsHere(c, cmd) {
 		return false
 	}
 	return r.Slots[sl]&(engine.SlotOwned|engine.SlotMigrating) == engine.SlotOwned|engine.SlotMigrating ||
-		r.Slots[sl]&(engine.SlotOwned|engine.SlotImporting) == engine.SlotImporting
+		r.Slots[sl]&(engine.SlotOwned|engine.SlotImporting) == engine.SlotImporting ||
+		s.doubtful(r, sl)
 }
 
 // keyCount counts the keys of a command, or of a transaction, by whether they are here.
 type keyCount struct {
 	here, missing int
+	arrived       int // of those here: not written since
 	first         []byte
 	several       bool // keys differ
 }
@@ -47,6 +49,9 @@ func (k *keyCount) add(c *client, cmd *command.Command, args [][]byte) error {
 		}
 		if key.Exists() {
 			k.here++
+			if key.Rec.Arrived {
+				k.arrived++
+			}
 		} else {
 			k.missing++
 		}
@@ -62,6 +67,12 @@ func (s *Server) redirectMoving(c *client, r *engine.Routing, asking bool, sl ui
 			return s.elsewhere(r, sl)
 		case keys.several && keys.missing > 0:
 			return textTryAgain
+		}
+		return ""
+	}
+	if r.Slots[sl]&engine.SlotMigrating == 0 { // doubtful
+		if !asking && !c.asking && keys.missing+keys.arrived > 0 {
+			return textDoubts
 		}
 		return ""
 	}

@@ -63,9 +63,12 @@ func (s *Server) releaseTail() {
 // publishView puts what the cluster knows into the routing value.
 func (s *Server) publishView(v *cluster.View) {
 	s.changeRouting(func(r *engine.Routing) {
-		paused := r.WritesPaused
-		*r = *routingOf(v)
-		r.WritesPaused = paused
+		next := routingOf(v)
+		if v.Unfinished != (slot.Bitmap{}) {
+			s.doubts.note(r, next, s.clock())
+		}
+		next.WritesPaused = r.WritesPaused
+		*r = *next
 		r.Replica = v.Replica() || s.isReplica()
 	})
 }

@@ -59,6 +59,7 @@ type Server struct {
 	peers        peerPool
 	gone         chan goneKeys
 	routes       routeChange
+	doubts       slotDoubts
 	admin        adminState
 	files        fileShares
 	longArgs     atomic.Pointer[spill.Folder] // nil until the data folder is ours, and in tests without one
