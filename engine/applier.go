@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -98,9 +99,6 @@ func (s *Store) fail(err error) {
 	s.room.Broadcast()
 }
 
-// maxBatchGuess bounds what is allocated for a batch ahead, bytes.
-const maxBatchGuess = 64 << 20
-
 // group is what one cut froze, beside the rows.
 type group struct {
 	epoch   uint64
@@ -124,9 +122,7 @@ func (s *Store) applyHeld() error {
 	if !ok {
 		return s.maintain(0)
 	}
-	// Nearly what the group needs: a batch that grows is copied each time.
-	_, size := s.cache.DirtyBytes()
-	b := s.db.NewBatchWithSize(int(min(size, maxBatchGuess)) + 64<<10)
+	b := s.db.NewBatchWithSize(s.batchSize(g))
 	defer b.Close()
 	if err := s.fillBatch(b, g); err != nil {
 		return err
@@ -145,6 +141,22 @@ func (s *Store) applyHeld() error {
 	s.room.Broadcast()
 	s.room.L.Unlock()
 	return s.maintain(written)
+}
+
+// huge says that a group of so many bytes is a single command's doing: it is far more than writers may leave pending.
+func (s *Store) huge(bytes int64) bool { return bytes > s.opts.pendingBytes()+s.opts.MemoryBudget/8 }
+
+// batchSize is how much room a group's batch is given: all that it needs, since one that grows is copied each time. Until the
+// log has the command of a huge group its arguments are there as well; then they are garbage.
+func (s *Store) batchSize(g group) int {
+	const besideRows = 64 << 10 // counters, the state
+	_, frozen := s.cache.DirtyBytes()
+	rows := frozen + s.pend[g.epoch&1].Bytes() // more than they take in a batch
+	if s.huge(rows) {
+		s.attached().AwaitTaken(g.applied)
+		runtime.GC()
+	}
+	return int(rows) + besideRows
 }
 
 // cutGroup closes the epoch. Nothing inside waits: commits stand still meanwhile.
@@ -252,6 +264,7 @@ func (s *Store) maintain(written int) error {
 	}
 	s.yieldToFilters()
 	s.sinceFlush += int64(written)
+	s.hugeGroup = s.hugeGroup || s.huge(int64(written))
 	applied := s.applied.Load()
 	if applied == s.durable.Load() || s.flushing.Load() {
 		return nil

@@ -59,7 +59,7 @@ func (t *Txn) Commit() (end int64, err error) {
 // CommitEntry is Commit with the entry's bytes as a primary sent them.
 func (t *Txn) CommitEntry(entry []byte) (end int64, err error) {
 	clear(t.long)
-	t.long = t.long[:0] // what the handlers would have logged is not asked for
+	t.long, t.pieces = t.long[:0], nil // what the handlers would have logged is not asked for
 	return t.commit(entry)
 }
 

@@ -135,8 +135,17 @@ func TestLongArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := bytes.Repeat([]byte("x"), longArgument)
+	many := [][]byte{[]byte("MSET")} // several pieces, with arguments of all kinds at their borders
+	for i, n := range []int{1, pieceArgument - 1, pieceArgument, 9000, longArgument - 1, longArgument} {
+		for range 4 * entryPiece / max(n, 1000) {
+			many = append(many, bytes.Repeat([]byte{byte('a' + i)}, n))
+		}
+	}
 	txn := s.NewTxn()
 	for _, commands := range [][][][]byte{
+		{many},
+		{many, {[]byte("SET"), []byte("k"), long}, many, {[]byte("GET"), []byte("k")}},
+		{{[]byte("GET"), []byte("k")}},
 		{{[]byte("SET"), []byte("k"), long}},
 		{{[]byte("SET"), long, []byte("v")}, {[]byte("GET"), []byte("k")}, {[]byte("APPEND"), []byte("k"), long}},
 	} {

@@ -37,8 +37,30 @@ type longPart struct {
 	part []byte
 }
 
+// An entry of many bytes is gathered in pieces: one buffer that grows to all of it would be moved again and again, and
+// be there twice. From the second piece on an argument need not be long to be handed over as it lies.
+const (
+	entryPiece    = 256 << 10
+	pieceArgument = 512
+)
+
 func (t *Txn) logArgument(a []byte) {
-	if len(a) < longArgument {
+	if len(a) < longArgument && len(t.entry) < entryPiece && t.pieces == nil {
+		t.entry = appendBulk(t.entry, a)
+		return
+	}
+	t.logLong(a)
+}
+
+// logLong adds an argument that is long, or one of many.
+func (t *Txn) logLong(a []byte) {
+	if len(t.entry) >= entryPiece {
+		t.pieces = t.appendPieces(t.pieces, 0)
+		t.entry = make([]byte, 0, entryPiece+longArgument)
+		clear(t.long)
+		t.long = t.long[:0]
+	}
+	if len(a) < pieceArgument || len(a) < longArgument && t.pieces == nil {
 		t.entry = appendBulk(t.entry, a)
 		return
 	}
@@ -51,19 +73,23 @@ func (t *Txn) logArgument(a []byte) {
 
 // appendEntry hands the whole entry to the log. borrows: see Log.AppendParts.
 func (t *Txn) appendEntry(log Log, entry []byte) (end int64, borrows bool) {
-	if len(t.long) == 0 {
+	if len(t.long) == 0 && t.pieces == nil {
 		if len(entry) < longArgument {
 			return log.Append(entry), false
 		}
 		return log.AppendParts(entry)
 	}
-	parts := make([][]byte, 0, 2*len(t.long)+1)
-	at := len(t.entry) - len(entry) // what a single command leaves out in front
+	parts := append(make([][]byte, 0, len(t.pieces)+2*len(t.long)+1), t.pieces...)
+	return log.AppendParts(t.appendPieces(parts, len(t.entry)-len(entry))...)
+}
+
+// appendPieces appends what is gathered, from byte at of the present buffer on.
+func (t *Txn) appendPieces(parts [][]byte, at int) [][]byte {
 	for _, l := range t.long {
 		parts = append(parts, t.entry[at:l.at], l.part)
 		at = l.at
 	}
-	return log.AppendParts(append(parts, t.entry[at:])...)
+	return append(parts, t.entry[at:])
 }
 
 // LogRaw adds a command that is encoded already.
@@ -95,6 +121,10 @@ func (t *Txn) finishEntry() []byte {
 	case 0:
 		return nil
 	case 1:
+		if t.pieces != nil {
+			t.pieces[0] = t.pieces[0][len(multiHead):]
+			return t.entry
+		}
 		return t.entry[len(multiHead):]
 	default:
 		t.entry = append(t.entry, multiTail...)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -14,15 +15,36 @@ func (s *Store) startFlush(applied int64) error {
 	}
 	s.sinceFlush, s.lastFlush = 0, time.Now()
 	s.flushing.Store(true)
-	history, changes := s.appliedHistory, s.changes.applied
+	history, changes, huge := s.appliedHistory, s.changes.applied, s.hugeGroup
+	s.hugeGroup = false
 	go func() { // ends with the flush; Close waits for flushing to fall
 		defer s.flushing.Store(false)
 		<-done
 		if err := s.flushed(applied, history, changes); err != nil {
 			s.fail(err)
 		}
+		if huge {
+			s.letBatchGo()
+		}
 	}()
 	return nil
+}
+
+// queueTurns is after how many memtables the array behind Pebble's queue of them is a new one, if not many waited when it
+// was made. Pebble makes a batch of half a memtable or more a memtable by itself, and names it in that array also after its
+// flush: a huge group's batch would be in memory until as much has been written, and the collector begin again and again.
+const queueTurns = 8
+
+// letBatchGo makes Pebble forget such a batch. Each empty memtable costs an edit of its MANIFEST.
+func (s *Store) letBatchGo() {
+	for range queueTurns {
+		done, err := s.db.AsyncFlush()
+		if err != nil {
+			return // it stays in memory for a while
+		}
+		<-done
+	}
+	debug.FreeOSMemory()
 }
 
 // flushNow makes everything applied durable before it returns.

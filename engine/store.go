@@ -62,6 +62,7 @@ type Store struct {
 	durable      atomic.Int64
 	appliedEpoch uint64 // of the last group; the applier's own
 	sinceFlush   int64
+	hugeGroup    bool // one was applied since then
 	lastFlush    time.Time
 	flushing     atomic.Bool
 	closing      atomic.Bool

@@ -72,6 +72,7 @@ type Txn struct {
 
 	entry   []byte     // log entry under construction, MULTI header first
 	long    []longPart // arguments that the entry's bytes leave out
+	pieces  [][]byte   // of a long entry: what comes before entry
 	nlogged int
 	dirty   int
 	events  []Event
@@ -134,7 +135,7 @@ func (t *Txn) reset() {
 	clear(t.elems)
 	t.dropped, t.dropAll = t.dropped[:0], false
 	clear(t.long)
-	t.long = t.long[:0]
+	t.long, t.pieces = t.long[:0], nil
 	clear(t.events)
 	clear(t.adopted)
 	t.events, t.adopted, t.fresh = t.events[:0], t.adopted[:0], t.fresh[:0]

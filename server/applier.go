@@ -62,6 +62,7 @@ func (a *applier) Apply(ctx context.Context, e replication.Entry) error {
 		defer func() { // as endLongArgs does
 			a.x.ctx.Args, a.x.ctx.Passed = nil, nil
 			a.x.txn.Forget()
+			a.s.passedLongArg(e.Raw) // values were read when the log had passed them
 		}()
 	}
 	for {

@@ -179,6 +179,8 @@ func (s *Server) isHere(c *client, p execPlan) bool {
 
 // stageQueued stages what the gathered commands bring.
 func (s *Server) stageQueued(c *client) error {
+	c.ctx.Together = c.multi.bytes
+	defer func() { c.ctx.Together = 0 }()
 	for _, q := range c.multi.queue {
 		if !q.cmd.MayStage(q.args) {
 			continue

@@ -137,6 +137,12 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 
 // stage stages the large values that the commands bring, before any lock, as it was done when they ran first.
 func (x *executor) stage(commands [][][]byte) error {
+	x.ctx.Together = 0
+	if len(commands) > 1 {
+		for _, args := range commands {
+			x.ctx.Together += int64(argBytes(args))
+		}
+	}
 	for i, args := range commands {
 		cmd := x.found[i].cmd
 		if cmd == nil || !x.found[i].whole || cmd.Stage == nil || !cmd.ArityOK(len(args)) {

@@ -45,6 +45,10 @@ type Ctx struct {
 	// need not stay there. May be nil.
 	Passed func(part []byte)
 
+	// Together is how many bytes the arguments of all commands have that are one transaction with this one, while it
+	// stages; 0 when it is alone.
+	Together int64
+
 	// NoTouch says that the client's commands are no accesses to keys.
 	NoTouch bool
 

@@ -35,7 +35,8 @@ type staged struct {
 const (
 	// stageTries is how often a value is made of keys that keep changing, before it is made under the lock.
 	stageTries = 3
-	// manyFrom is how many bytes of arguments are so many that each long string among them is staged, also one below
+	// manyFrom is how many bytes of arguments, of a command or of a transaction, are so many that each long string among
+	// them is staged, also one below
 	// engine.StageFrom.
 	manyFrom = 4 << 20
 )
@@ -147,6 +148,9 @@ func (c *Ctx) stageString(key, value []byte, from int) error {
 		part := rest[:min(len(rest), layout.ChunkBytes)]
 		rest = rest[len(part):]
 		err = w.add(part)
+		if c.Passed != nil {
+			c.Passed(part)
+		}
 	}
 	return c.addStaged(staged{arg: value, rows: g, rec: w.record(g.Gen(), int64(len(value)))}, err)
 }
@@ -169,19 +173,25 @@ func stageArg(i int) Handler {
 		if i >= len(c.Args) {
 			return nil
 		}
-		return c.stageString(c.Args[1], c.Args[i], engine.StageFrom)
+		return c.stageString(c.Args[1], c.Args[i], c.stageFrom(0))
 	}
+}
+
+// stageFrom is from where on a string is staged that comes with so many bytes of others.
+func (c *Ctx) stageFrom(others int) int {
+	if c.Together+int64(others) >= manyFrom {
+		return layout.ChunkedOver + 1
+	}
+	return engine.StageFrom
 }
 
 // stagePairs stages the values of MSET.
 func stagePairs(c *Ctx) error {
-	total, from := 0, engine.StageFrom
+	total := 0
 	for i := 2; i < len(c.Args); i += 2 {
 		total += len(c.Args[i])
 	}
-	if total >= manyFrom {
-		from = layout.ChunkedOver + 1
-	}
+	from := c.stageFrom(total)
 	for i := 2; i < len(c.Args); i += 2 {
 		if err := c.stageString(c.Args[i-1], c.Args[i], from); err != nil {
 			return err
