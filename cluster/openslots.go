@@ -409,6 +409,7 @@ func (m *Machine) finishImports(now int64, source *Peer, claims *slot.Bitmap) {
 		}
 		m.note(Notice, "Slot %d, which is imported from %s, is not claimed by that node any more. Taking it.", s, source.ID)
 		m.closeSlot(s)
+		m.slots.unfinished.Clear(s) // who gives a slot away has no keys of it
 		m.unassign(s)
 		m.assign(s, m.me)
 		m.claimImported(now, s, source, false)

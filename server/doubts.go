@@ -15,7 +15,7 @@ import (
 // arrived are served; for others clients are told to try again, as Redis tells them of keys that are not all here yet.
 
 const (
-	doubtFor   = 2 * time.Second
+	doubtFor   = time.Second
 	textDoubts = "TRYAGAIN The slot is still being brought here"
 )
 

@@ -56,10 +56,10 @@ func TestDebianConfig(t *testing.T) {
 					t.Errorf("CONFIG GET %s: %v, want %s", want[0], got, want[1])
 				}
 			}
-			pid, err := os.ReadFile(filepath.Join(dir, "server.pid"))
-			if err != nil || strings.TrimSpace(string(pid)) != strconv.Itoa(p.Pid()) {
-				t.Errorf("pid file: %q, %v; want %d", pid, err, p.Pid())
-			}
+			testkit.Eventually(t, startLimit, func() bool { // it may serve before it has told everybody
+				pid, err := os.ReadFile(filepath.Join(dir, "server.pid"))
+				return err == nil && strings.TrimSpace(string(pid)) == strconv.Itoa(p.Pid())
+			}, "its process id in the pid file")
 			log, err := os.ReadFile(filepath.Join(dir, "server.log"))
 			if err != nil || !strings.Contains(string(log), "Ready to accept connections") {
 				t.Errorf("log file: %v, %d bytes, and no line that it is ready", err, len(log))

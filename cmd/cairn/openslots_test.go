@@ -152,6 +152,9 @@ func (o *openSlot) fixed() {
 		got := 0
 		for i, m := range o.Members {
 			text, err := m.Text("GET", key)
+			for end := time.Now().Add(openWait); err != nil && strings.Contains(err.Error(), "TRYAGAIN") && time.Now().Before(end); {
+				text, err = m.Text("GET", key) // just repaired
+			}
 			switch {
 			case err == nil && text == strings.TrimPrefix(key, "{b}"):
 				got++
