@@ -38,6 +38,9 @@ const queueTurns = 8
 // letBatchGo makes Pebble forget such a batch. Each empty memtable costs an edit of its MANIFEST.
 func (s *Store) letBatchGo() {
 	for range queueTurns {
+		if s.closing.Load() {
+			return
+		}
 		done, err := s.db.AsyncFlush()
 		if err != nil {
 			return // it stays in memory for a while

@@ -26,8 +26,10 @@ func (s *Store) diskReserve(total uint64) uint64 {
 	if s.opts.DiskReserve > 0 {
 		return uint64(s.opts.DiskReserve)
 	}
-	want := uint64(64<<20 + 4*s.opts.memTableBytes() + 128<<20)
-	return min(want, total/5)
+	want := 64<<20 + 4*s.opts.memTableBytes() + 128<<20
+	// The largest merge writes half of the flushes that wait, and the level that they go into, before it frees anything.
+	merge := l0Threshold/2*s.opts.memTableBytes()*3/4 + s.opts.baseLevelBytes()
+	return min(uint64(max(want, 64<<20+merge)), total/5)
 }
 
 // watchDisk looks at the free space until the store closes.

@@ -12,22 +12,38 @@ import (
 // synced may be in memory only, and a write that fails may be told by a later one or by the sync.
 type pieceFile struct {
 	vfs.File
-	w *bufio.Writer
+	w    *bufio.Writer
+	told bool // an error was: nobody takes the file for whole any more, and it must close
 }
 
 // pieceBytes is as large as a write has to be for the call not to count, and small beside what others wait for it.
 const pieceBytes = 64 << 10
 
 func inPieces(file vfs.File, size int) *pieceFile {
-	return &pieceFile{file, bufio.NewWriterSize(file, size)}
+	return &pieceFile{File: file, w: bufio.NewWriterSize(file, size)}
 }
 
 // Write is vfs.File's.
-func (f *pieceFile) Write(b []byte) (int, error) { return f.w.Write(b) }
+func (f *pieceFile) Write(b []byte) (int, error) {
+	n, err := f.w.Write(b)
+	f.told = f.told || err != nil
+	return n, err
+}
+
+// flush writes what has gathered. A buffer that has failed fails for ever; told once, that is enough: Pebble syncs a file
+// before it closes it, even one that it gives up, and would leave it open.
+func (f *pieceFile) flush() error {
+	if f.told {
+		return nil
+	}
+	err := f.w.Flush()
+	f.told = err != nil
+	return err
+}
 
 // Sync is vfs.File's.
 func (f *pieceFile) Sync() error {
-	if err := f.w.Flush(); err != nil {
+	if err := f.flush(); err != nil {
 		return err
 	}
 	return f.File.Sync()
@@ -35,7 +51,7 @@ func (f *pieceFile) Sync() error {
 
 // SyncData is vfs.File's.
 func (f *pieceFile) SyncData() error {
-	if err := f.w.Flush(); err != nil {
+	if err := f.flush(); err != nil {
 		return err
 	}
 	return f.File.SyncData()
@@ -43,11 +59,11 @@ func (f *pieceFile) SyncData() error {
 
 // Stat is vfs.File's.
 func (f *pieceFile) Stat() (vfs.FileInfo, error) {
-	if err := f.w.Flush(); err != nil {
+	if err := f.flush(); err != nil {
 		return nil, err
 	}
 	return f.File.Stat()
 }
 
 // Close is vfs.File's.
-func (f *pieceFile) Close() error { return errors.Join(f.w.Flush(), f.File.Close()) }
+func (f *pieceFile) Close() error { return errors.Join(f.flush(), f.File.Close()) }

@@ -3,8 +3,10 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -99,3 +101,43 @@ func (f *countedFile) Write(b []byte) (int, error) {
 	}
 	return f.File.Write(b)
 }
+
+// A table that met a full disk is closed: else each try to write it again would keep its space.
+func TestPieceThatFailedIsClosed(t *testing.T) {
+	for _, whole := range []bool{false, true} { // the error comes with a write, or with the sync
+		below := &brokenFile{}
+		file := vfs.NewSyncingFile(inPieces(below, pieceBytes), vfs.SyncingFileOptions{BytesPerSync: 1 << 20})
+		w := objstorageprovider.NewFileWritable(file)
+		size := pieceBytes / 2
+		if whole {
+			size = 4 * pieceBytes
+		}
+		err := w.Write(make([]byte, size))
+		if err == nil {
+			err = w.Finish()
+		} else {
+			w.Abort()
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if !below.closed {
+			t.Errorf("%d bytes: the file stays open", size)
+		}
+	}
+}
+
+// brokenFile has no room.
+type brokenFile struct {
+	vfs.File
+	closed bool
+}
+
+func (f *brokenFile) Write([]byte) (int, error)    { return 0, syscall.ENOSPC }
+func (f *brokenFile) Sync() error                  { return nil }
+func (f *brokenFile) SyncData() error              { return nil }
+func (f *brokenFile) SyncTo(int64) (bool, error)   { return false, nil }
+func (f *brokenFile) Prefetch(int64, int64) error  { return nil }
+func (f *brokenFile) Preallocate(_, _ int64) error { return nil }
+func (f *brokenFile) Fd() uintptr                  { return vfs.InvalidFd }
+func (f *brokenFile) Close() error                 { f.closed = true; return nil }

@@ -44,7 +44,7 @@ func TestLookAhead(t *testing.T) {
 		if got := x.out.String(); got != want {
 			t.Fatalf("round %d:\n got %q\nwant %q", round, got, want)
 		}
-		if x.ahead.keys != nil || x.ahead.names[0] != nil || x.ahead.room[0].Key != nil {
+		if x.ahead.keys != nil || x.ahead.room[0].Key != nil {
 			t.Error("the buffer is still referred to")
 		}
 		x.do("DEL", "{k1}:n")

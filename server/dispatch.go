@@ -202,7 +202,7 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 	case cmd.Is(command.Asking) && !c.multi.active: // queued ones are executed later
 		s.moves.arrived(args)
 		if s.doubts.some.Load() {
-			s.cameAgain(slot.Of(args[1]))
+			s.doubts.extend(slot.Of(args[1]), s.clock())
 		}
 	}
 	s.stats.commands.Add(1)

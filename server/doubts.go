@@ -33,13 +33,12 @@ const unfinished = engine.SlotOwned | engine.SlotUnfinished
 func (d *slotDoubts) note(before, after *engine.Routing, nowMs int64) {
 	for sl := range after.Slots {
 		if after.Slots[sl]&unfinished == unfinished && before.Slots[sl]&engine.SlotOwned == 0 {
-			d.extend(uint16(sl), nowMs)
+			d.begin(uint16(sl), nowMs)
 		}
 	}
 }
 
-// extend begins the time anew: something came.
-func (d *slotDoubts) extend(sl uint16, nowMs int64) {
+func (d *slotDoubts) begin(sl uint16, nowMs int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.until == nil {
@@ -49,6 +48,16 @@ func (d *slotDoubts) extend(sl uint16, nowMs int64) {
 	d.some.Store(true)
 }
 
+// extend begins the time of a slot that is doubtful anew: a key was brought there. One that is not any more does not become
+// so again.
+func (d *slotDoubts) extend(sl uint16, nowMs int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lasts(sl, nowMs) {
+		d.until[sl] = nowMs + doubtFor.Milliseconds()
+	}
+}
+
 // has says whether a slot is doubtful.
 func (d *slotDoubts) has(sl uint16, nowMs int64) bool {
 	if !d.some.Load() {
@@ -56,22 +65,21 @@ func (d *slotDoubts) has(sl uint16, nowMs int64) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	until, noted := d.until[sl]
-	if noted && until <= nowMs {
-		delete(d.until, sl)
-		d.some.Store(len(d.until) > 0)
+	if d.lasts(sl, nowMs) {
+		return true
 	}
-	return until > nowMs
+	delete(d.until, sl)
+	d.some.Store(len(d.until) > 0)
+	return false
+}
+
+// lasts is has for who holds mu. A clock that was set back ends all doubts.
+func (d *slotDoubts) lasts(sl uint16, nowMs int64) bool {
+	left := d.until[sl] - nowMs
+	return left > 0 && left <= doubtFor.Milliseconds()
 }
 
 // doubtful says whether not every key of a slot that this node owns may be served.
 func (s *Server) doubtful(r *engine.Routing, sl uint16) bool {
 	return r.Slots[sl]&(unfinished|engine.SlotMigrating) == unfinished && !r.Replica && s.doubts.has(sl, s.clock())
-}
-
-// cameAgain notes that a key was brought to a slot.
-func (s *Server) cameAgain(sl uint16) {
-	if now := s.clock(); s.doubts.has(sl, now) {
-		s.doubts.extend(sl, now)
-	}
 }

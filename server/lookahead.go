@@ -13,10 +13,9 @@ const aheadMost = 8
 // lookAhead is what a connection knows of the commands that come next in its buffer. Their keys lie anywhere in memory,
 // and to fetch them together costs little more than to fetch one. It holds for as long as the buffer does.
 type lookAhead struct {
-	keys  []engine.Ahead
-	used  int // so many of keys have had their turn
-	names [aheadMost][]byte
-	room  [aheadMost]engine.Ahead
+	keys []engine.Ahead
+	used int // so many of keys have had their turn
+	room [aheadMost]engine.Ahead
 }
 
 // look looks at the next commands when those seen before are through.
@@ -29,7 +28,8 @@ func (a *lookAhead) look(c *client) {
 	if c.txn == nil {
 		return
 	}
-	for _, name := range c.framer.SecondArgs(a.names[:0]) {
+	var names [aheadMost][]byte
+	for _, name := range c.framer.SecondArgs(names[:0]) {
 		a.keys = append(a.keys, engine.Ahead{Key: name})
 	}
 	c.txn.Store().Prefetch(a.keys)
@@ -48,7 +48,6 @@ func (a *lookAhead) slotOf(key []byte) uint16 {
 
 // forget lets go of the buffer.
 func (a *lookAhead) forget() {
-	clear(a.names[:])
 	clear(a.room[:])
 	a.keys, a.used = nil, 0
 }

@@ -96,6 +96,9 @@ func (s *Server) redirect(c *client, r *engine.Routing, cmd *command.Command, ar
 		if cmd.Is(command.OwnTxns) {
 			return "" // MIGRATE takes keys out of a slot, wherever that is on its way to or from
 		}
+		if c.txn == nil || !c.txn.Open() {
+			return textTryAgain // it began to move since the caller looked
+		}
 		var keys keyCount
 		if err := keys.add(c, cmd, args); err != nil {
 			return "IOERR " + err.Error()

@@ -67,9 +67,10 @@ func runServer(args []string) int {
 // further with sixteen; what is in memory was as fast, or faster.
 const leastPlaces = 8
 
-// makePlaces does as leastPlaces says.
+// makePlaces does as leastPlaces says. Where the system grants less than the processors (a quota of a container or of systemd),
+// Go's choice stays: who spends the quota early waits for the next period.
 func makePlaces() {
-	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastPlaces {
+	if places := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && places >= runtime.NumCPU() && places < leastPlaces {
 		runtime.GOMAXPROCS(leastPlaces)
 	}
 }

@@ -33,7 +33,8 @@
 //	Cut                              no writer runs; readers may
 //	Frozen, Applied                  one goroutine at a time, no slot lock
 //
-// A shard's mutex is innermost, is held for one row at a time (a page of rows when memory is given back), and never
+// A shard's mutex is innermost, is held for one row at a time (a page of rows when memory is given back, and the shard's part of
+// a window of rows when they are applied), and never
 // together with another shard's.
 //
 // Units. Sizes are bytes. Times are whole seconds of a clock that the caller advances with SetNow. Hashes are the
