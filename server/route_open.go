@@ -15,8 +15,8 @@ import (
 
 const textTryAgain = "TRYAGAIN Multiple keys request during rehashing of slot"
 
-// moving says whether a slot is on its way, in either direction, or was until somebody ended that otherwise. To a replica, which knows what is on its way to and from
-// its primary, that matters only for what it serves itself.
+// moving says whether a slot is on its way, in either direction, or doubtful since somebody ended its way by hand. To a
+// replica, which knows what is on its way to and from its primary, that matters only for what it serves itself.
 func (s *Server) moving(c *client, r *engine.Routing, cmd *command.Command, sl uint16) bool {
 	if r.Replica && !s.readsHere(c, cmd) {
 		return false
