@@ -45,8 +45,16 @@ const (
 )
 
 // Reserve waits until there is room for a write of about n bytes. It comes before any lock: from half of the
-// limit on writers are slowed in proportion, at the limit they wait for the applier.
-func (s *Store) Reserve(n int) error {
+// limit on writers are slowed in proportion, at the limit they wait for the applier. While the space gate is closed the
+// applier may have to wait for somebody to free space, so at the limit they get ErrDiskFull.
+func (s *Store) Reserve(n int) error { return s.reserve(n, s.Gate) }
+
+// AwaitRoom is Reserve for those that nobody waits for: the start, a primary's stream, the background. Where a write would be
+// refused they wait, until the disk has space again.
+func (s *Store) AwaitRoom(n int) error { return s.reserve(n, func() error { return nil }) }
+
+// reserve waits for room unless refused says why not to.
+func (s *Store) reserve(n int, refused func() error) error {
 	if err := s.attached().Reserve(n); err != nil {
 		return err
 	}
@@ -64,6 +72,9 @@ func (s *Store) Reserve(n int) error {
 	s.room.L.Lock()
 	defer s.room.L.Unlock()
 	for s.Pending() >= limit && s.failed.Load() == nil {
+		if err := refused(); err != nil {
+			return err
+		}
 		s.nudge()
 		s.room.Wait()
 	}

@@ -74,9 +74,9 @@ func (s *Server) ClusterInfo(x *command.Ctx) error {
 	}
 	v := s.bus.View()
 	var w infoWriter
-	state := "ok"
-	if !v.OK || s.store.Routing().Down { // it is ok once commands are served
-		state = "fail"
+	state := "fail" // what commands are answered by, which is a moment behind what the bus found out
+	if s.opened.Load() && !s.store.Routing().Down {
+		state = "ok"
 	}
 	w.put("cluster_state", state)
 	w.put("cluster_slots_assigned", v.Assigned)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -212,4 +214,71 @@ func checkDropCut(t *testing.T, fs vfs.FS, old int, end int64) (empty bool) {
 		t.Error(err)
 	}
 	return empty
+}
+
+// brimFS has no room for a table from the moment it is told, and says so of the disk when it is told that, too: somebody fills
+// a disk faster than anybody looks at it.
+type brimFS struct {
+	roomFS
+	brim *atomic.Bool
+}
+
+func (f brimFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.brim.Load() && (strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")) {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC}
+	}
+	return f.FS.Create(name, category)
+}
+
+// A write that waits for the applier when a full disk is noticed is refused like those behind it, and nobody's reply is late.
+func TestDiskFilledBetweenLooks(t *testing.T) {
+	t.Parallel()
+	var brim, seen atomic.Bool
+	n := newServer(t)
+	n.fs = brimFS{roomFS{vfs.Default, seen.Load}, &brim}
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c, d := n.dial(t), n.dial(t)
+	value := strings.Repeat("v", 64<<10)
+	c.Do("SET", "k", value)
+	brim.Store(true)
+	var taken atomic.Int64
+	refusal := make(chan string, 1)
+	go func() { // ends with the first refusal, or with the connection
+		for {
+			got := c.Do("SET", fmt.Sprint("k", taken.Load()), value).Raw
+			if got != "+OK\r\n" {
+				refusal <- got
+				return
+			}
+			taken.Add(1)
+		}
+	}()
+	var before int64
+	testkit.Eventually(t, time.Minute, func() bool {
+		now := taken.Load()
+		stands := now == before && strings.Contains(n.log.String(), "background work of the store failed")
+		before = now
+		return stands
+	}, "the applier waits for a table, and the writer for the applier")
+	seen.Store(true)
+	const want = "-MISCONF disk is nearly full"
+	if got := <-refusal; !strings.HasPrefix(got, want) {
+		t.Errorf("the write that waited: %q, want %q", got, want)
+	}
+	if got := d.Do("SET", "other", value).Raw; !strings.HasPrefix(got, want) {
+		t.Errorf("a write behind it: %q, want %q", got, want)
+	}
+	if got := d.Do("GET", "k").Raw; !strings.HasSuffix(got, value+"\r\n") {
+		t.Errorf("a read: %d bytes", len(got))
+	}
+	brim.Store(false)
+	seen.Store(false)
+	testkit.Eventually(t, time.Minute, func() bool { return d.Do("SET", "other", value).Raw == "+OK\r\n" }, "writes are taken again")
+	for i := range taken.Load() {
+		if got := d.Do("GET", fmt.Sprint("k", i)).Raw; !strings.HasSuffix(got, value+"\r\n") {
+			t.Fatalf("k%d of %d: %d bytes", i, taken.Load(), len(got))
+		}
+	}
 }

@@ -104,7 +104,7 @@ func (x *executor) execute(commands [][][]byte, raw []byte) error {
 	if !any && raw == nil {
 		return nil // in a stream its bytes count nevertheless
 	}
-	if err := x.store.Reserve(len(raw)); err != nil {
+	if err := x.store.AwaitRoom(len(raw)); err != nil {
 		return err
 	}
 	defer x.ctx.EndStaged() //nolint:errcheck // a batch that is given up

@@ -51,9 +51,7 @@ func (s *Server) redirectArgs(c *client, r *engine.Routing, cmd *command.Command
 // refuseLoading answers a command that wants data while it is not there. A node that goes back to a fork knows who has what:
 // as with Redis its clients are sent there first.
 func (s *Server) refuseLoading(c *client, cmd *command.Command, args [][]byte) string {
-	select {
-	case <-s.loaded:
-	default:
+	if !s.Serves() {
 		return textLoading // nor is the cluster there
 	}
 	r := s.store.Routing()

@@ -139,6 +139,16 @@ func (s *Server) Start() error {
 	return nil
 }
 
+// Serves says that clients may have been answered: the data is there, though Start may not have returned.
+func (s *Server) Serves() bool {
+	select {
+	case <-s.loaded:
+		return true
+	default:
+		return false
+	}
+}
+
 // startTask runs f in the background until the node ends; Stop waits for it.
 func (s *Server) startTask(f func()) {
 	s.tasks.Add(1)

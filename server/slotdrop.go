@@ -258,7 +258,7 @@ func (s *Server) awaitDrop(sl uint16) error {
 
 // dropSome deletes some keys of a slot that is not this node's.
 func (s *Server) dropSome(txn *engine.Txn, sl uint16) (more bool, err error) {
-	if err := s.store.Reserve(0); err != nil {
+	if err := s.store.AwaitRoom(0); err != nil {
 		return false, err
 	}
 	txn.Begin([]uint16{sl}, true, engine.Forever)
@@ -304,7 +304,7 @@ func (s *Server) dropSome(txn *engine.Txn, sl uint16) (more bool, err error) {
 func (s *Server) flushAll() error {
 	txn := s.store.NewTxn()
 	for {
-		if err := s.store.Reserve(0); err != nil {
+		if err := s.store.AwaitRoom(0); err != nil {
 			return err
 		}
 		txn.BeginAll(true, engine.Forever)

@@ -87,18 +87,8 @@ func serve(cfg *config.Config, log *server.Logger, from starter) int {
 	s := server.New(cfg, log)
 	started := make(chan error, 1)
 	go func() { started <- s.Start() }() // ends with the start, or with the process
-	select {
-	case err := <-started:
-		if err != nil {
-			return startFailed(cfg, log, from, err)
-		}
-	case sig := <-signals: // nothing was promised to anybody yet
-		log.Warning("Received " + signalName(sig) + " while starting, exiting now")
-		from.complain("ended by %s while starting", signalName(sig))
-		return 1
-	case err := <-s.Fatal(): // of what runs in the background of the start, which may never end now
-		startFailed(cfg, log, from, err)
-		return exitDisk
+	if code := awaitStart(s, started, signals, cfg, log, from); code != 0 {
+		return code
 	}
 	removePid := writePid(cfg, log)
 	defer removePid()
@@ -134,6 +124,35 @@ func serve(cfg *config.Config, log *server.Logger, from starter) int {
 			}
 			log.Warning("second signal: exit at once; the log has what was acknowledged")
 			return 1
+		}
+	}
+}
+
+// awaitStart returns 0 when the node has started, otherwise what to exit with.
+func awaitStart(s *server.Server, started <-chan error, signals chan os.Signal, cfg *config.Config, log *server.Logger, from starter) int {
+	early := (<-chan os.Signal)(signals)
+	for {
+		select {
+		case err := <-started:
+			if err != nil {
+				return startFailed(cfg, log, from, err)
+			}
+			return 0
+		case sig := <-early:
+			if s.Serves() { // clients may have been answered: it stops in order, as soon as it has started
+				early = nil
+				select {
+				case signals <- sig:
+				default: // there are others behind it
+				}
+				continue
+			}
+			log.Warning("Received " + signalName(sig) + " while starting, exiting now")
+			from.complain("ended by %s while starting", signalName(sig))
+			return 1
+		case err := <-s.Fatal(): // of what runs in the background of the start, which may never end now
+			startFailed(cfg, log, from, err)
+			return exitDisk
 		}
 	}
 }

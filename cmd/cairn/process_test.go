@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -90,6 +92,33 @@ func TestTerminate(t *testing.T) {
 		idle.Do("MULTI")
 		if _, err := idle.Net().Write([]byte("*2\r\n$3\r\nGET\r\n$1000\r\nhalf")); err != nil {
 			t.Fatal(err)
+		}
+		if _, errText := l.stop(t); errText != "" {
+			t.Errorf("standard error is not silent: %q", errText)
+		}
+	}
+}
+
+// TestTerminateAtOnce: who was answered may end the node, though it has just begun to serve and is still starting its tasks.
+func TestTerminateAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, port := t.TempDir(), testkit.FreePort(t)
+	args := []string{"server", "--port", strconv.Itoa(port), "--dir", dir, "--memory-budget", "64mb"}
+	for round := range 8 {
+		l := launch(t, built().cairn, args...)
+		var c net.Conn
+		testkit.Eventually(t, startLimit, func() (ok bool) {
+			var err error
+			c, err = net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
+			return err == nil
+		}, "the node listens")
+		defer c.Close()
+		if _, err := c.Write([]byte("INCR n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		reply, want := make([]byte, 4), fmt.Sprintf(":%d\r\n", round+1)
+		if _, err := io.ReadFull(c, reply); err != nil || string(reply) != want {
+			t.Fatalf("start %d: INCR gives %q, %v; want %q", round+1, reply, err, want)
 		}
 		if _, errText := l.stop(t); errText != "" {
 			t.Errorf("standard error is not silent: %q", errText)
