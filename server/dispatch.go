@@ -250,7 +250,7 @@ func (s *Server) execute(c *client, cmd *command.Command, args [][]byte) {
 		s.pause.wait(c, write || cmd.Is(command.MayReplicate))
 		if write {
 			if err := s.store.Reserve(argBytes(args)); err != nil {
-				c.fail(command.Reply("MISCONF " + err.Error()))
+				c.fail(refuseWrite(err))
 				return
 			}
 		}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"math"
 
+	"cairn/engine"
 	"cairn/internal/resp"
 	"cairn/internal/spill"
+	"cairn/server/command"
 )
 
 // Long arguments: the payload of a RESTORE is as long as a key's whole value, and who moves slots does not ask how much
@@ -63,6 +65,14 @@ func textLost(err error) string {
 // textGate is the reply to a command that needs more disk than there is.
 func textGate(err error) string {
 	return "MISCONF " + err.Error() + ": writes are refused until space is free again; deletions go on. See disk-reserve"
+}
+
+// refuseWrite is the reply to a command that found no room to write in.
+func refuseWrite(err error) error {
+	if errors.Is(err, engine.ErrDiskFull) {
+		return command.Reply(textGate(err))
+	}
+	return command.Reply("MISCONF " + err.Error())
 }
 
 // keepLongArg says where the next argument goes, which follows args; nil: into memory.

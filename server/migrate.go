@@ -391,7 +391,7 @@ func (m *move) remove() error {
 func (m *move) removePart(part []int) error {
 	for {
 		if err := m.s.store.Reserve(0); err != nil {
-			return command.Reply("MISCONF " + err.Error())
+			return refuseWrite(err)
 		}
 		if err := m.begin(true, m.s.clock()); err != nil {
 			return notMoved(err)

@@ -146,7 +146,7 @@ func (s *Server) Exec(x *command.Ctx) error {
 		s.pause.wait(c, plan.write)
 		if plan.write {
 			if err := s.store.Reserve(int(c.multi.bytes)); err != nil {
-				return command.Reply("MISCONF " + err.Error())
+				return refuseWrite(err)
 			}
 		}
 		if plan.stage && s.isHere(c, plan) {

@@ -297,7 +297,7 @@ func (s *Server) tellReplicas(c cluster.CmdSetSlot, limit time.Duration) (logged
 	case errors.Is(err, replication.ErrNotNow):
 		return false, err
 	case err != nil:
-		return false, command.Reply("MISCONF " + err.Error())
+		return false, refuseWrite(err)
 	}
 	if err := s.wal.WaitDurable(end); err != nil {
 		return false, err
