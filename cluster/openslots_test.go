@@ -450,3 +450,22 @@ func TestImportEndedByHandIsUnfinished(t *testing.T) {
 	w.must("b", CmdSetSlot{5, SlotNode, nameID("c")})
 	unfinished(false)
 }
+
+// Two nodes of a shard that were both told to take over are both its primaries for a while, and a slot may be moved between
+// them. Where it came from the move ends as it does between shards.
+func TestSlotMovesWithinAShard(t *testing.T) {
+	w := newLab(t, "a 1 0-5460", "b 2 5461-10922", "c 3 10923-16383", "d of a")
+	a := w.nodes["a"]
+	d := a.byID[w.nodes["d"].me.ID]
+	a.setRolePrimary(d)
+	a.setMigrating(5, d)
+	a.setMigrating(6, d)
+	var claims slot.Bitmap
+	claims.Set(5)
+	a.raiseEpoch(d, 9)
+	a.claim(w.now, d, 9, &claims)
+	if a.owner(5) != d || !a.me.primary() {
+		t.Fatalf("slot 5 is with %v, and a is a primary: %v", a.owner(5), a.me.primary())
+	}
+	w.wantOpen("a", "6>d")
+}

@@ -248,6 +248,9 @@ func (m *Machine) afterClaim(now int64, p *Peer, claimed, lost int, dirty []uint
 		}
 	}
 	m.leaveReplica(now)
+	if lost > 0 && m.me.primary() {
+		m.closeSettled() // also what went to another primary of this shard, where two were told to take over
+	}
 	if len(dirty) > 0 {
 		m.emit(DropSlots{After: m.afterSave(), Slots: dirty})
 	}
