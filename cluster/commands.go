@@ -24,7 +24,7 @@ func (m *Machine) run(now int64, c Cmd) Answer {
 	case CmdAddSlots:
 		return m.runAddSlots(&c.Slots)
 	case CmdDelSlots:
-		return m.runDelSlots(&c.Slots)
+		return m.runDelSlots(now, &c.Slots)
 	case CmdFlushSlots:
 		return m.runFlushSlots()
 	case CmdSetSlot:
@@ -158,14 +158,16 @@ func (m *Machine) runAddSlots(add *slot.Bitmap) Answer {
 	return m.accepted()
 }
 
-func (m *Machine) runDelSlots(del *slot.Bitmap) Answer {
+func (m *Machine) runDelSlots(now int64, del *slot.Bitmap) Answer {
 	for s := range uint16(slot.Count) {
 		if del.Has(s) && m.owner(s) == nil {
 			return Answer{Err: refuse("Slot %d is already unassigned", s)}
 		}
 	}
+	m.forgetLetGo(now)
 	for s := range uint16(slot.Count) {
 		if del.Has(s) {
+			m.letGoOf(now, s)
 			m.closeSlot(s)
 			m.unassign(s)
 		}

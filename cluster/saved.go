@@ -19,7 +19,7 @@ func New(cfg Config, data Data, rand Random, saved *State, now int64) (*Machine,
 		byID: make(map[wire.ID]*Peer), outLink: make(map[LinkID]*Peer), inLink: make(map[LinkID]*inbound),
 		slots: slotTable{
 			migrating: make(map[uint16]*Peer), importing: make(map[uint16]*Peer), doubted: make(map[uint16]int64),
-			taken: make(map[uint16]takenFrom), sentUnder: make(map[uint16]uint64), version: 1,
+			taken: make(map[uint16]takenFrom), sentUnder: make(map[uint16]uint64), letGo: make(map[uint16]letGo), version: 1,
 		},
 		currentEpoch: saved.CurrentEpoch, lastVoteEpoch: saved.LastVoteEpoch,
 		links: 1, // so that the first number given out is 3: 0 means none, and 1 looks like a mistake

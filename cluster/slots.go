@@ -25,6 +25,7 @@ type slotTable struct {
 	given      map[uint16]*Peer     // at the end of their move from this node, to whom, until it claims them; not saved
 	word       map[uint16]word      // this replica's primary said that they came, and no header has shown it; not saved
 	doubted    map[uint16]int64     // of the two: since when what a primary claims contradicts it, see openslots.go
+	letGo      map[uint16]letGo     // taken from others by hand, a moment ago; not saved
 	version    uint64               // changes with owner and noClaim
 
 	runs   []slotRun // of equal owners, all slots in rising order; see runsNow
@@ -195,6 +196,7 @@ func (m *Machine) claim(now int64, p *Peer, epoch uint64, claims *slot.Bitmap) {
 				m.slots.noClaim.Clear(s)
 			}
 			bound++
+		case len(m.slots.letGo) > 0 && m.isLetGo(now, s, p, epoch):
 		case owner != nil && owner == mine && owner.Epoch < epoch && m.isBack(s, p):
 			back = m.me.primary() // a replica leaves it to its primary to say so
 		case m.unclaimed(s) || owner.Epoch < epoch || m.yields(s, p, epoch):
