@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -150,12 +151,24 @@ func (s *simStale) run() {
 				w.checkTies(n)
 				open := n.marks()
 				delete(open, simHotSlot(s.beside)) // nobody looks after that one
+				maps.DeleteFunc(open, func(slot uint16, _ CmdSetSlot) bool { return s.missedEnd(n, slot) })
 				if len(open) > 0 {
 					w.fail("open slots", "node %s: all moves have ended, and %v", n.name, open)
 				}
 			}
 		}
 	})
+}
+
+// missedEnd says that the slot's owner, and n with it, was away when the tool ended the last move. An import had raised its epoch
+// before, so that an election meanwhile does not stand against it. It has the slot, open as it was: with Redis, too, that is
+// for another look by the tool.
+func (s *simStale) missedEnd(n *simNode, slot uint16) bool {
+	owner := n.m.owner(slot)
+	if owner == nil || owner.Shard != n.m.me.Shard {
+		return false
+	}
+	return s.w.nodes[s.w.rules.node[owner.ID]].startedAt > s.last
 }
 
 // work is the tool, which moves one slot after the other. What is refused, or lost with a node, is begun again.

@@ -25,6 +25,10 @@ import (
 // A key is deleted only if its slot is to this node what it was when the key was looked up. Whatever else happens the key
 // stays, and asking again is harmless: the target takes a key again that came by an earlier attempt.
 //
+// The target may be the node that the slot is on its way from: a tool that repairs a broken move may make that one the owner,
+// and bring what has moved back there. What it still has it has not heard to be here, and has gone on with; what arrived here, and
+// was not written since, is only a copy of that. So such a key is deleted here when the target says BUSYKEY.
+//
 // With COPY nothing is marked or deleted: each key is sent as it is at some moment of the call.
 
 // move is one MIGRATE.
@@ -38,6 +42,7 @@ type move struct {
 	slots   []uint16
 	expired bool     // some key's time has passed
 	began   slotRole // what the slots are to this node
+	back    bool     // to where the slot comes from, to whom what it has is the truth
 	keys    []movingKey
 	names   []string // of keys, for the marks
 	marks   *departure
@@ -47,21 +52,23 @@ type move struct {
 	body   []byte // a payload under construction
 	sent   []int  // indexes of keys, in the order in which they are sent
 	heard  int    // how many of sent have been answered
-	acked  int    // with +OK
+	acked  int    // these the target has
 	large  *largeValue
 	refuse error // the first thing that went wrong with a key while others go on
 }
 
 type movingKey struct {
 	name  []byte
-	bytes int // of its payload
-	acked bool
+	bytes   int  // of its payload
+	arrived bool // and was not written since
+	acked   bool // the target has it
 }
 
 // slotRole is what a slot is to this node.
 type slotRole struct {
 	state engine.SlotState
 	to    string // id of the node that it is on its way to
+	from  string // id of the node that it comes from
 }
 
 // Replies of MIGRATE that are no errors of the target.
@@ -269,6 +276,7 @@ func (m *move) open() error {
 		}
 	}
 	m.began = m.role(m.c.txn.Routing())
+	m.back = !m.want.Copy && m.goesBack(m.c.txn.Routing())
 	m.fill()
 	_, _ = m.c.txn.Commit() // as above
 	m.s.events.deliver(m.s)
@@ -365,8 +373,21 @@ func (m *move) role(r *engine.Routing) (role slotRole) {
 		if at, ok := v.Migrating[sl]; ok && at != cluster.NoNode {
 			role.to = v.Nodes[at].ID
 		}
+		if at, ok := v.Importing[sl]; ok && at != cluster.NoNode {
+			role.from = v.Nodes[at].ID
+		}
 	}
 	return role
+}
+
+// goesBack says whether the target is the node that the slot comes from.
+func (m *move) goesBack(r *engine.Routing) bool {
+	v := viewOf(r)
+	if v == nil || m.began.from == "" || m.began.state&engine.SlotOwned != 0 {
+		return false
+	}
+	at := v.Find(m.began.from)
+	return at != cluster.NoNode && v.Nodes[at].IP == m.want.Host && int64(v.Nodes[at].Port) == m.want.Port
 }
 
 // deleteMost is how many keys one entry deletes: others wait for the slot meanwhile.

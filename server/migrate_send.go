@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"cairn/engine"
 	"cairn/server/command"
@@ -72,6 +73,7 @@ func (m *move) ready(i int) error {
 	if err != nil || !k.Exists() {
 		return err
 	}
+	m.keys[i].arrived = k.Rec.Arrived
 	payload, ok, err := command.AppendPlainDump(m.body[:0], m.c.txn, k)
 	if err != nil {
 		return err
@@ -206,7 +208,7 @@ func (m *move) hear(n int) error {
 		}
 		k := &m.keys[m.sent[m.heard]]
 		m.heard++
-		if refused != "" {
+		if refused != "" && !(m.back && k.arrived && strings.HasPrefix(refused, "BUSYKEY ")) {
 			m.blame(targetError(refused))
 			continue
 		}
