@@ -31,6 +31,7 @@ type simStale struct {
 	holdAt  int              // step of the first hop at which links are held
 	begun   int              // hops
 	last    int64            // when something was last done to the cluster
+	movedAt int64            // when the tool last ended a move
 	pending int              // faults that have not ended
 	crashed bool
 	slot    int                // that moved last
@@ -168,7 +169,7 @@ func (s *simStale) missedEnd(n *simNode, slot uint16) bool {
 	if owner == nil || owner.Shard != n.m.me.Shard {
 		return false
 	}
-	return s.w.nodes[s.w.rules.node[owner.ID]].startedAt > s.last
+	return s.w.nodes[s.w.rules.node[owner.ID]].startedAt > s.movedAt
 }
 
 // work is the tool, which moves one slot after the other. What is refused, or lost with a node, is begun again.
@@ -205,7 +206,7 @@ func (s *simStale) work() {
 		h.source, h.dest = from, to
 	}
 	if from == to && (h.step == 0 || h.step > 4) {
-		s.hops = s.hops[1:]
+		s.hops, s.movedAt = s.hops[1:], w.now
 		s.begun++
 		s.rest = w.now + 300 // news travels faster than people
 		return
