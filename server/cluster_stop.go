@@ -27,10 +27,9 @@ const (
 	takeOverReply = 2 * time.Second        // for a replica to answer
 )
 
-// handOverSlots makes a replica take this primary's place, within shutdown-timeout. It does nothing where there is none,
-// or after SHUTDOWN NOW.
-func (s *Server) handOverSlots() {
-	limit := time.Duration(s.cfg.V.ShutdownTimeout.Load()) * time.Second
+// handOverSlots makes a replica take this primary's place, within half of shutdown-timeout: the rest is for the end of the
+// stream. It does nothing where there is none, or after SHUTDOWN NOW.
+func (s *Server) handOverSlots(limit time.Duration) {
 	if !s.busRuns || limit == 0 || s.admin.hurry.Load() {
 		return
 	}

@@ -58,7 +58,7 @@ type move struct {
 }
 
 type movingKey struct {
-	name  []byte
+	name    []byte
 	bytes   int  // of its payload
 	arrived bool // and was not written since
 	acked   bool // the target has it
@@ -161,7 +161,7 @@ func (m *move) try() (err error) {
 	if err == nil {
 		m.s.peers.put(m.peer)
 	} else {
-		m.s.peers.drop(m.peer)
+		m.s.peers.giveUp(m.peer)
 	}
 	if !m.want.Copy {
 		if m.acked > 0 {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,8 @@ const (
 type peer struct {
 	conn    net.Conn
 	key     string // see peerKey
+	address string // host and port
+	old     bool   // not to be used again
 	db      int64  // that is selected there; -1: not known
 	timeout time.Duration
 	replies replyReader
@@ -134,6 +137,10 @@ func peerKey(m *command.Migration) string {
 	return fmt.Sprintf("%s:%d %v %q %q", m.Host, m.Port, m.Auth, m.User, m.Password)
 }
 
+func peerAddress(m *command.Migration) string {
+	return net.JoinHostPort(m.Host, strconv.FormatInt(m.Port, 10))
+}
+
 // take gives a connection that is kept, nil when there is none.
 func (pp *peerPool) take(m *command.Migration) *peer {
 	key := peerKey(m)
@@ -178,14 +185,15 @@ func (pp *peerPool) dial(m *command.Migration, stop <-chan struct{}) (*peer, err
 		}
 	}()
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(m.Host, strconv.FormatInt(m.Port, 10)))
+	address := peerAddress(m)
+	conn, err := d.DialContext(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, &peerError{"writing to target instance", err} // Redis notices it there
 	case err != nil:
 		return nil, &peerError{"connecting to the client", err}
 	}
-	p := &peer{conn: conn, key: peerKey(m), db: -1, timeout: millis(m.TimeoutMs)}
+	p := &peer{conn: conn, key: peerKey(m), address: address, db: -1, timeout: millis(m.TimeoutMs)}
 	p.replies.src = p
 	pp.mu.Lock()
 	defer pp.mu.Unlock()
@@ -212,6 +220,10 @@ func (pp *peerPool) put(p *peer) {
 		return // and so is the connection
 	}
 	delete(pp.busy, p)
+	if p.old {
+		pp.close(p)
+		return
+	}
 	if p.idle = time.Now(); cap(p.replies.buf) > replyRead {
 		p.replies.buf, p.replies.at = nil, 0
 	}
@@ -229,6 +241,24 @@ func (pp *peerPool) drop(p *peer) {
 		delete(pp.busy, p)
 		pp.close(p)
 	}
+}
+
+// giveUp closes a connection whose target has not answered, and all that are kept to the same one: the next call makes a new
+// connection, by which the target tells its keys from what it may still have of this call (senders.go).
+func (pp *peerPool) giveUp(p *peer) {
+	pp.drop(p)
+	pp.mu.Lock()
+	defer pp.mu.Unlock()
+	for other := range pp.busy {
+		other.old = other.old || other.address == p.address
+	}
+	pp.idle = slices.DeleteFunc(pp.idle, func(other *peer) bool {
+		same := other.address == p.address
+		if same && !pp.closed {
+			pp.close(other)
+		}
+		return same
+	})
 }
 
 func (pp *peerPool) close(p *peer) {

@@ -169,6 +169,9 @@ func (s *Server) ClusterSetSlot(x *command.Ctx) error {
 		return err
 	}
 	if c.Action == cluster.SlotImporting && !(x.InMulti && clientOf(x).multi.locks) { // that one is refused
+		if !s.loading.Load() && s.store.SlotCounters(c.Slot).Keys > 0 {
+			s.bus.Do(cluster.CmdSave{}) // a loss of the slot that clients know of is on the list of drops when it is saved
+		}
 		if err := s.awaitDrop(c.Slot); err != nil {
 			return err
 		}

@@ -291,9 +291,9 @@ func (s *Server) handOver(c *client, h *replication.Hello) {
 	}
 }
 
-// drainReplicas lets the replicas have the end of the stream before a primary stops, for at most shutdown-timeout. Writes
+// drainReplicas lets the replicas have the end of the stream before a primary stops, for at most shutdown-timeout in all. Writes
 // are held back meanwhile, and are not answered any more.
-func (s *Server) drainReplicas() {
+func (s *Server) drainReplicas(until time.Time) {
 	if s.loading.Load() || s.primary == nil || s.primary.Len() == 0 || s.store.Routing().Replica || s.admin.hurry.Load() {
 		return
 	}
@@ -302,7 +302,7 @@ func (s *Server) drainReplicas() {
 	if s.wal.WaitDurable(s.wal.End()) != nil {
 		return // the log has failed, which is told already
 	}
-	if behind := s.primary.Drain(time.Duration(s.cfg.V.ShutdownTimeout.Load()) * time.Second); behind > 0 {
+	if behind := s.primary.Drain(time.Until(until)); behind > 0 {
 		s.log.Warning("replicas do not have the end of the stream", "replicas", behind, "offset", s.wal.End())
 	}
 }

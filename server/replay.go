@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -45,7 +46,11 @@ func replay(s *Server, store *engine.Store, log *wal.Log, offset int64) (entries
 		if !s.opened.Load() { // the node starts
 			s.openSlots.recall(e.commands)
 		}
-		if err := x.execute(e.commands, nil); err != nil {
+		err = x.execute(e.commands, nil)
+		for errors.Is(err, engine.ErrRerouted) { // the cluster changed meanwhile, which means nothing to what was committed
+			err = x.execute(e.commands, nil)
+		}
+		if err != nil {
 			return entries, fmt.Errorf("execute the log: entry that ends at offset %d: %w", in.offset, err)
 		}
 		entries++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"cairn/engine"
 	"cairn/replication"
 )
 
@@ -158,5 +159,38 @@ func TestReadsWhileRewinding(t *testing.T) {
 		if got := r.Do("GET", "n").Raw; got != "$3\r\n999\r\n" && got != "$3\r\n499\r\n" && !strings.HasPrefix(got, "-LOADING") {
 			t.Fatalf("meanwhile %q", got)
 		}
+	}
+}
+
+// The cluster may change in every moment of going back: that is nothing to what was committed.
+func TestRewindWhileTheClusterChanges(t *testing.T) {
+	s, _, ends := forkNode(t, vfs.NewMem(), 400)
+	a := newApplier(s)
+	defer func() {
+		a.close()
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() { // ends with stop
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.changeRouting(func(*engine.Routing) {})
+			}
+		}
+	}()
+	err := a.Rewind(ends[380])
+	close(stop)
+	<-ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := forkState(newSession(s), 380); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

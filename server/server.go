@@ -57,6 +57,7 @@ type Server struct {
 	unsavedSlots unsavedSlots
 	leaving      leavingKeys
 	peers        peerPool
+	senders      senders
 	gone         chan goneKeys
 	routes       routeChange
 	doubts       slotDoubts
@@ -79,6 +80,7 @@ type Server struct {
 	ended    chan struct{} // closed when it has
 	stopOnce sync.Once
 	fatal    chan error // the disk gave up
+	failed   sync.Once
 	tasks    sync.WaitGroup
 }
 
@@ -162,11 +164,10 @@ func (s *Server) startTask(f func()) {
 func (s *Server) Fatal() <-chan error { return s.fatal }
 
 func (s *Server) fail(err error) {
-	select {
-	case s.fatal <- err:
-		s.log.Warning("cannot go on", "err", err)
-	default: // one is enough: what fails may be tried again all the time
-	}
+	s.failed.Do(func() { // one is enough: what fails may be tried again all the time
+		s.log.Warning("cannot go on", "err", err) // before the process ends for it
+		s.fatal <- err
+	})
 }
 
 // Ended is closed when the node has stopped, for whatever reason.
@@ -175,8 +176,10 @@ func (s *Server) Ended() <-chan struct{} { return s.ended }
 // Stop ends the node in order: no more commands, everything applied and flushed. Safe to call twice.
 func (s *Server) Stop() (err error) {
 	s.stopOnce.Do(func() {
-		s.handOverSlots()
-		s.drainReplicas()
+		limit := time.Duration(s.cfg.V.ShutdownTimeout.Load()) * time.Second
+		until := time.Now().Add(limit)
+		s.handOverSlots(limit / 2)
+		s.drainReplicas(until)
 		s.draining.Store(true)
 		s.closeListeners()
 		close(s.stop)

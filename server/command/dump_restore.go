@@ -16,6 +16,7 @@ import (
 // handler that fails must leave nothing behind in the transaction; then the elements go to rows one by one.
 
 const (
+	errSenderGone Reply = "ERR the connection that brought the key has ended"
 	errBusyKey    Reply = "BUSYKEY Target key name already exists."
 	errRestoreTTL Reply = "ERR Invalid TTL value, must be >= 0"
 	errIdleTime   Reply = "ERR Invalid IDLETIME value, must be >= 0"
@@ -70,7 +71,14 @@ func restore(c *Ctx) error {
 	if err != nil {
 		return err
 	}
-	again := arrivesAgain(c, k)
+	older := false
+	if c.Cmd.Is(Asking) {
+		var gone bool
+		if gone, older = c.Host.Sender(c, k.Slot); gone {
+			return errSenderGone
+		}
+	}
+	again := !older && arrivesAgain(c, k)
 	if k.Exists() && !o.replace && !again {
 		return errBusyKey
 	}

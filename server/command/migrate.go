@@ -13,6 +13,10 @@ import (
 // MigrateHost is what MIGRATE asks of the node around it.
 type MigrateHost interface {
 	Migrate(*Ctx) error
+	// Sender says of the connection that brings a key of a slot, whose lock is held: it has hung up, so that what it brings is not
+	// to be executed; or it is older than another one that has brought keys of the slot, so that what it brings takes nothing's
+	// place.
+	Sender(c *Ctx, slot uint16) (gone, older bool)
 }
 
 func migrateCommands() []Command {

@@ -1,0 +1,47 @@
+package server
+
+import (
+	"sync/atomic"
+
+	"cairn/internal/slot"
+	"cairn/server/command"
+)
+
+// Who brings keys. A source that has waited in vain for the answer to a key gives that connection up, goes on serving the key, and
+// sends it again over another one. What it sent first may still be here, unread or waiting for its turn, and executed after the
+// later copy it would put the older value in its place, or bring a key back that was deleted since.
+//
+// The source closes its connection before it lets go of the key, and all that it keeps for the next call with it. So what
+// has hung up is not executed; and because the news of that may be late, what comes over a connection takes nothing's place in
+// a slot that one made after it has brought keys to.
+
+// senders knows the newest connection that has brought keys to each slot, by its number. An entry is read and written with the
+// slot's lock held.
+type senders struct {
+	newest atomic.Pointer[[slot.Count]int64] // nil: nothing was ever brought
+}
+
+func (a *senders) table() *[slot.Count]int64 {
+	if t := a.newest.Load(); t != nil {
+		return t
+	}
+	a.newest.CompareAndSwap(nil, new([slot.Count]int64)) // another one may have been faster
+	return a.newest.Load()
+}
+
+// Sender is part of command.MigrateHost.
+func (s *Server) Sender(x *command.Ctx, sl uint16) (gone, older bool) {
+	c := clientOf(x)
+	if c == nil || x.Replaying {
+		return false, false
+	}
+	if c.killed.Load() || closedByPeer(c.conn) {
+		return true, false
+	}
+	last := &s.senders.table()[sl]
+	if c.id < *last {
+		return false, true
+	}
+	*last = c.id
+	return false, false
+}
