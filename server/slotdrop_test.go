@@ -185,6 +185,29 @@ func TestLostSlotIsEmptyBeforeAnImport(t *testing.T) {
 	}
 }
 
+// Who hears that a slot is lost, and begins to bring it back at once, finds it empty: the drop begins when the loss is saved, which
+// is later than clients are redirected.
+func TestImportOfWhatWasJustLost(t *testing.T) {
+	t.Parallel()
+	nodes, conns := startNodes(t, 2)
+	join(t, nodes, conns, 2)
+	ids := []string{conns[0].Do("CLUSTER", "MYID").Value.(string), conns[1].Do("CLUSTER", "MYID").Value.(string)}
+	for _, tag := range []string{"b", "f", "j", "n", "r", "v"} {
+		if !strings.HasPrefix(conns[0].Do("GET", "{"+tag+"}").Raw, "$") {
+			continue // the other one has the slot
+		}
+		lost := strconv.Itoa(int(fillSlot(t, conns[0], tag, 300)))
+		mustOK(t, conns[1], "CLUSTER", "SETSLOT", lost, "NODE", ids[1])
+		testkit.Eventually(t, clusterWait, func() bool {
+			return strings.HasPrefix(conns[0].Do("GET", "{"+tag+"}0").Raw, "-MOVED")
+		}, "the loss is known")
+		mustOK(t, conns[0], "CLUSTER", "SETSLOT", lost, "IMPORTING", ids[1])
+		if got := conns[0].Do("CLUSTER", "COUNTKEYSINSLOT", lost).Raw; got != ":0\r\n" {
+			t.Errorf("slot %s: %q old keys are there when new ones come", lost, got)
+		}
+	}
+}
+
 // Keys that arrive are shown by what moves slots and by nothing else, on the primary and on its replica.
 func TestArrivingKeysAreHidden(t *testing.T) {
 	nodes, conns := startNodes(t, 3)
