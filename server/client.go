@@ -44,6 +44,7 @@ type client struct {
 	longLost     error          // why one of them is not there
 	laid         []*wal.Laid    // those of the command that runs which are in the log's files already, see layahead.go
 	arrivedBytes int64          // about what came since the last reply
+	looked       int64          // when it was last looked whether the other side has hung up, see senders.go; 0: not since it was read from
 	arrived      int64          // the log offset behind what RESTORE-ASKING brought last; 0: its reply has been sent
 	writeLimited bool           // a deadline is set for writes
 	streaming    bool           // what is written is part of a streamed reply

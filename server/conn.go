@@ -98,6 +98,7 @@ func (c *client) read() bool {
 		set(&c.reading, 0)
 	}
 	if n > 0 {
+		c.looked = 0
 		if c.wakened.Load() {
 			c.wakened.Store(false)
 		}

@@ -15,6 +15,10 @@ import (
 // has hung up is not executed; and because the news of that may be late, what comes over a connection takes nothing's place in
 // a slot that one made after it has brought keys to.
 
+// lookAgainMs is how old the last look at a connection may be. It is looked at for all keys that were read from it at once; looking
+// for each took a tenth of the time of a move of small keys. A source waits much longer before it gives up.
+const lookAgainMs = 2
+
 // senders knows the newest connection that has brought keys to each slot, by its number. An entry is read and written with the
 // slot's lock held.
 type senders struct {
@@ -35,8 +39,11 @@ func (s *Server) Sender(x *command.Ctx, sl uint16) (gone, older bool) {
 	if c == nil || x.Replaying {
 		return false, false
 	}
-	if c.killed.Load() || closedByPeer(c.conn) {
-		return true, false
+	if now := s.clock(); now-c.looked > lookAgainMs || now < c.looked {
+		if c.killed.Load() || closedByPeer(c.conn) {
+			return true, false
+		}
+		c.looked = now
 	}
 	last := &s.senders.table()[sl]
 	if c.id < *last {

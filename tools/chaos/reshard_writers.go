@@ -237,6 +237,8 @@ func (w *writer) write(it *item) (done bool, err error) {
 	replies, addr, err := w.router.Try(it.key, commands...)
 	for i, reply := range replies {
 		switch {
+		case i > 0 && strings.HasPrefix(reply.Err(), "UNBLOCKED "):
+			return false, nil // a failover: whether a replica has it nobody said
 		case reply.Err() != "":
 			return false, fmt.Errorf("%q at %s: error reply: %s", commands[i][:2], addr, reply.Err())
 		case i == 0:
