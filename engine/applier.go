@@ -44,9 +44,13 @@ const (
 	throttleBytes = 256 << 10
 )
 
+// stuckFor is how long the applier makes no progress on a full disk before who waits for it is refused. A flush into the reserve is
+// much faster.
+const stuckFor = time.Second
+
 // Reserve waits until there is room for a write of about n bytes. It comes before any lock: from half of the
 // limit on writers are slowed in proportion, at the limit they wait for the applier. While the space gate is closed the
-// applier may have to wait for somebody to free space, so at the limit they get ErrDiskFull.
+// applier may have to wait for somebody to free space: when it has not moved for stuckFor, they get ErrDiskFull.
 func (s *Store) Reserve(n int) error { return s.reserve(n, s.Gate) }
 
 // AwaitRoom is Reserve for those that nobody waits for: the start, a primary's stream, the background. Where a write would be
@@ -71,8 +75,11 @@ func (s *Store) reserve(n int, refused func() error) error {
 	}
 	s.room.L.Lock()
 	defer s.room.L.Unlock()
+	moved, since := s.applied.Load(), time.Now()
 	for s.Pending() >= limit && s.failed.Load() == nil {
-		if err := refused(); err != nil {
+		if at := s.applied.Load(); at != moved {
+			moved, since = at, time.Now()
+		} else if err := refused(); err != nil && time.Since(since) > stuckFor {
 			return err
 		}
 		s.nudge()

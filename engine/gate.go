@@ -62,6 +62,8 @@ func (s *Store) LookAtDisk() {
 	}
 	if s.gateClosed.CompareAndSwap(!closed, closed) {
 		s.opts.Logf("space gate", "closed", closed, "free", usage.AvailBytes, "reserve", reserve)
+	}
+	if closed {
 		s.room.L.Lock()
 		s.room.Broadcast() // who waits for the applier may wait for space that nobody frees
 		s.room.L.Unlock()

@@ -70,11 +70,11 @@ func (s *Server) handOverTo(ctx context.Context, to cluster.Answer) (err error) 
 		if user := s.cfg.V.MasterUser.Load(); user != "" {
 			login = []string{"AUTH", user, password}
 		}
-		if err := ask(conn, in, login...); err != nil {
+		if err := ask(ctx, conn, in, login...); err != nil {
 			return fmt.Errorf("log in: %w", err)
 		}
 	}
-	if err := ask(conn, in, "CLUSTER", "FAILOVER"); err != nil {
+	if err := ask(ctx, conn, in, "CLUSTER", "FAILOVER"); err != nil {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
@@ -107,8 +107,12 @@ func (s *Server) awaitSuccessor(ctx context.Context, gone <-chan struct{}) error
 }
 
 // ask sends a command and gives an error that is answered.
-func ask(conn net.Conn, in *bufio.Reader, words ...string) error {
-	if err := conn.SetDeadline(time.Now().Add(takeOverReply)); err != nil {
+func ask(ctx context.Context, conn net.Conn, in *bufio.Reader, words ...string) error {
+	limit := time.Now().Add(takeOverReply)
+	if until, ok := ctx.Deadline(); ok && until.Before(limit) {
+		limit = until
+	}
+	if err := conn.SetDeadline(limit); err != nil {
 		return err
 	}
 	var w resp.Writer

@@ -81,5 +81,19 @@ func (d *slotDoubts) lasts(sl uint16, nowMs int64) bool {
 
 // doubtful says whether not every key of a slot that this node owns may be served.
 func (s *Server) doubtful(r *engine.Routing, sl uint16) bool {
+	return s.arrivedDoubtful(r, sl) || s.missingDoubtful(r, sl)
+}
+
+// arrivedDoubtful says whether newer values may still come for what has arrived in a slot.
+func (s *Server) arrivedDoubtful(r *engine.Routing, sl uint16) bool {
 	return r.Slots[sl]&(unfinished|engine.SlotMigrating) == unfinished && !r.Replica && s.doubts.has(sl, s.clock())
+}
+
+// missingDoubtful says whether keys may come back to a slot, see returns.go.
+func (s *Server) missingDoubtful(r *engine.Routing, sl uint16) bool {
+	if r.Slots[sl]&(engine.SlotOwned|engine.SlotMigrating) != engine.SlotOwned || r.Replica {
+		return false
+	}
+	back, _ := s.returns.has(sl, s.clock())
+	return back
 }

@@ -27,7 +27,8 @@ import (
 //
 // The target may be the node that the slot is on its way from: a tool that repairs a broken move may make that one the owner,
 // and bring what has moved back there. What it still has it has not heard to be here, and has gone on with; what arrived here, and
-// was not written since, is only a copy of that. So such a key is deleted here when the target says BUSYKEY.
+// was not written since, is only a copy of that. So such a key is deleted here when the target says that what it has was there
+// all the time (returns.go).
 //
 // With COPY nothing is marked or deleted: each key is sent as it is at some moment of the call.
 
@@ -153,22 +154,25 @@ func (m *move) try() (err error) {
 		m.s.peers.put(m.peer)
 		return err
 	}
-	err = m.send()
+	if err = m.s.peers.usable(m.peer); err == nil { // the keys may have waited for a call that has given up
+		err = m.send()
+	}
 	m.closeLarge()
 	m.s.peers.giveBack(m.out)
 	m.s.peers.giveBack(m.body)
 	m.out, m.body = nil, nil
-	if err == nil {
-		m.s.peers.put(m.peer)
-	} else {
+	again := err != nil
+	if !m.want.Copy && m.acked > 0 {
+		if bad := m.remove(); bad != nil {
+			m.refuse, again = bad, true
+		}
+	}
+	if again { // the keys will come once more, over a connection that is made after this one
 		m.s.peers.giveUp(m.peer)
+	} else {
+		m.s.peers.put(m.peer)
 	}
 	if !m.want.Copy {
-		if m.acked > 0 {
-			if bad := m.remove(); bad != nil {
-				m.refuse = bad
-			}
-		}
 		m.s.leaving.end(m.names, m.marks)
 	}
 	if m.refuse != nil {
@@ -427,6 +431,9 @@ func (m *move) removePart(part []int) error {
 		}
 		if err != nil {
 			return notMoved(err)
+		}
+		if m.began.state&engine.SlotMigrating != 0 {
+			m.s.returns.went(m.slots[0])
 		}
 		m.c.wrote(end)
 		m.c.waitFor(end)

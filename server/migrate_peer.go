@@ -243,6 +243,19 @@ func (pp *peerPool) drop(p *peer) {
 	}
 }
 
+// errPeerOld is for a connection that was taken before another call to the same target has given up.
+var errPeerOld = errors.New("an earlier call has given up")
+
+// usable says whether a connection that was taken may bring keys: not if another call to the same target has given up since.
+func (pp *peerPool) usable(p *peer) error {
+	pp.mu.Lock()
+	defer pp.mu.Unlock()
+	if p.old {
+		return &peerError{"writing to target instance", errPeerOld}
+	}
+	return nil
+}
+
 // giveUp closes a connection whose target has not answered, and all that are kept to the same one: the next call makes a new
 // connection, by which the target tells its keys from what it may still have of this call (senders.go).
 func (pp *peerPool) giveUp(p *peer) {

@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"strconv"
-	"strings"
 
 	"cairn/engine"
 	"cairn/server/command"
@@ -208,7 +207,7 @@ func (m *move) hear(n int) error {
 		}
 		k := &m.keys[m.sent[m.heard]]
 		m.heard++
-		if refused != "" && !(m.back && k.arrived && strings.HasPrefix(refused, "BUSYKEY ")) {
+		if refused != "" && !(m.back && k.arrived && refused == string(command.ErrBusyOriginal)) {
 			m.blame(targetError(refused))
 			continue
 		}

@@ -456,7 +456,9 @@ func TestMigrateDeletesNothingInAnotherSlotState(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	mustOK(t, c, "CLUSTER", "SETSLOT", "3300", "STABLE")
-	mustOK(t, c, "SET", "{b}1", "again")
+	testkit.Eventually(t, replyWait, func() bool { // it might have come back
+		return c.Do("SET", "{b}1", "again").Raw == "+OK\r\n"
+	}, "the key is made anew")
 	moved = afterwards(t, n, "MIGRATE", "127.0.0.1", f.port(), "{b}1", "0", "20000")
 	p.expect("RESTORE-ASKING", "{b}1", "0")
 	mustOK(t, c, "CLUSTER", "SETSLOT", "3300", "MIGRATING", n.otherID(t, c))

@@ -68,7 +68,9 @@ func (s *Server) open() error {
 	s.unsavedSlots.end()
 	routing := &engine.Routing{}
 	if s.bus != nil {
-		routing = routingOf(s.bus.View())
+		v := s.bus.View()
+		routing = routingOf(v)
+		s.returns.leftBefore(v)
 	}
 	routing.Replica = s.startsAsReplica()
 	s.role.replica.Store(routing.Replica)

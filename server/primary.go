@@ -43,7 +43,7 @@ func (s *Server) runPrimary() { s.primary.Run(s.stop) }
 // appendControl appends an entry without rows (PING, GETACK, SELECT, PUBLISH) to the log, as a primary and while nothing holds
 // writes back: a failover waits for the end of the stream to stand still, and a replica's stream is its primary's.
 func (s *Server) appendControl(words ...string) (end int64, err error) {
-	if err := s.store.Reserve(0); err != nil {
+	if err := s.store.AwaitRoom(0); err != nil {
 		return 0, err
 	}
 	args := make([][]byte, len(words)-1)

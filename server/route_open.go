@@ -71,7 +71,7 @@ func (s *Server) redirectMoving(c *client, r *engine.Routing, asking bool, sl ui
 		return ""
 	}
 	if r.Slots[sl]&engine.SlotMigrating == 0 { // doubtful
-		if !asking && !c.asking && keys.missing+keys.arrived > 0 {
+		if !asking && !c.asking && (keys.missing > 0 || keys.arrived > 0 && s.arrivedDoubtful(r, sl)) {
 			return textDoubts
 		}
 		return ""

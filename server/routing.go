@@ -68,8 +68,12 @@ func (s *Server) publishView(v *cluster.View) {
 			s.doubts.note(r, next, s.clock())
 		}
 		next.WritesPaused = r.WritesPaused
+		next.Replica = v.Replica() || s.isReplica()
+		if r.Replica && !next.Replica {
+			s.returns.leftBefore(v)
+		}
+		s.returns.note(r, next, s.clock())
 		*r = *next
-		r.Replica = v.Replica() || s.isReplica()
 	})
 }
 

@@ -34,21 +34,21 @@ func (a *senders) table() *[slot.Count]int64 {
 }
 
 // Sender is part of command.MigrateHost.
-func (s *Server) Sender(x *command.Ctx, sl uint16) (gone, older bool) {
+func (s *Server) Sender(x *command.Ctx, sl uint16) (from command.Sender) {
 	c := clientOf(x)
 	if c == nil || x.Replaying {
-		return false, false
+		return from
 	}
 	if now := s.clock(); now-c.looked > lookAgainMs || now < c.looked {
 		if c.killed.Load() || closedByPeer(c.conn) {
-			return true, false
+			from.Gone = true
+			return from
 		}
 		c.looked = now
 	}
 	last := &s.senders.table()[sl]
-	if c.id < *last {
-		return false, true
-	}
-	*last = c.id
-	return false, false
+	from.Older = c.id < *last
+	*last = max(*last, c.id)
+	_, from.Original = s.returns.has(sl, s.clock())
+	return from
 }

@@ -61,6 +61,7 @@ type Server struct {
 	gone         chan goneKeys
 	routes       routeChange
 	doubts       slotDoubts
+	returns      slotReturns
 	admin        adminState
 	files        fileShares
 	longArgs     atomic.Pointer[spill.Folder] // nil until the data folder is ours, and in tests without one

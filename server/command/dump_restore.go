@@ -18,9 +18,12 @@ import (
 const (
 	errSenderGone Reply = "ERR the connection that brought the key has ended"
 	errBusyKey    Reply = "BUSYKEY Target key name already exists."
-	errRestoreTTL Reply = "ERR Invalid TTL value, must be >= 0"
-	errIdleTime   Reply = "ERR Invalid IDLETIME value, must be >= 0"
-	errFreq       Reply = "ERR Invalid FREQ value, must be >= 0 and <= 255"
+
+	// ErrBusyOriginal is BUSYKEY for a copy of a key that has been here all the time: whoever brings it back need not keep it.
+	ErrBusyOriginal Reply = "BUSYKEY Target key name already exists, and is the original."
+	errRestoreTTL   Reply = "ERR Invalid TTL value, must be >= 0"
+	errIdleTime     Reply = "ERR Invalid IDLETIME value, must be >= 0"
+	errFreq         Reply = "ERR Invalid FREQ value, must be >= 0 and <= 255"
 
 	errDumpFooter Reply = "ERR " + rdb.TextDumpFooter
 	errBadFormat  Reply = "ERR " + rdb.TextBadFormat
@@ -71,15 +74,17 @@ func restore(c *Ctx) error {
 	if err != nil {
 		return err
 	}
-	older := false
+	var from Sender
 	if c.Cmd.Is(Asking) {
-		var gone bool
-		if gone, older = c.Host.Sender(c, k.Slot); gone {
-			return errSenderGone
-		}
+		from = c.Host.Sender(c, k.Slot)
 	}
-	again := !older && arrivesAgain(c, k)
-	if k.Exists() && !o.replace && !again {
+	again := !from.Older && arrivesAgain(c, k)
+	switch {
+	case from.Gone:
+		return errSenderGone
+	case k.Exists() && !o.replace && !again && from.Original:
+		return ErrBusyOriginal
+	case k.Exists() && !o.replace && !again:
 		return errBusyKey
 	}
 	again = again && !o.replace

@@ -13,10 +13,15 @@ import (
 // MigrateHost is what MIGRATE asks of the node around it.
 type MigrateHost interface {
 	Migrate(*Ctx) error
-	// Sender says of the connection that brings a key of a slot, whose lock is held: it has hung up, so that what it brings is not
-	// to be executed; or it is older than another one that has brought keys of the slot, so that what it brings takes nothing's
-	// place.
-	Sender(c *Ctx, slot uint16) (gone, older bool)
+	// Sender says what it is with the connection that brings a key of a slot, whose lock is held.
+	Sender(c *Ctx, slot uint16) Sender
+}
+
+// Sender is what a node knows of who brings a key.
+type Sender struct {
+	Gone     bool // it has hung up: what it brings is not to be executed
+	Older    bool // another one that has brought keys of the slot was made after it: without REPLACE it takes nothing's place
+	Original bool // the slot was on its way there, and what is here was here before anything was
 }
 
 func migrateCommands() []Command {
