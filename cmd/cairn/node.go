@@ -130,21 +130,27 @@ func serve(cfg *config.Config, log *server.Logger, from starter) int {
 
 // awaitStart returns 0 when the node has started, otherwise what to exit with.
 func awaitStart(s *server.Server, started <-chan error, signals chan os.Signal, cfg *config.Config, log *server.Logger, from starter) int {
-	early := (<-chan os.Signal)(signals)
+	var stop os.Signal // what is to stop it when it has started
+	var asked time.Time
 	for {
 		select {
 		case err := <-started:
 			if err != nil {
 				return startFailed(cfg, log, from, err)
 			}
-			return 0
-		case sig := <-early:
-			if s.Serves() { // clients may have been answered: it stops in order, as soon as it has started
-				early = nil
+			if stop != nil {
 				select {
-				case signals <- sig:
+				case signals <- stop:
 				default: // there are others behind it
 				}
+			}
+			return 0
+		case sig := <-signals:
+			switch {
+			case s.Serves() && stop == nil: // clients may have been answered: it stops in order, as soon as it has started
+				stop, asked = sig, time.Now()
+				continue
+			case s.Serves() && time.Since(asked) < sameSignal:
 				continue
 			}
 			log.Warning("Received " + signalName(sig) + " while starting, exiting now")
