@@ -37,7 +37,9 @@ func (d *slotReturns) went(sl uint16) {
 	if d.left == nil {
 		d.left, d.back = map[uint16]bool{}, map[uint16]slotReturn{}
 	}
-	d.left[sl] = d.left[sl]
+	if _, known := d.left[sl]; !known {
+		d.left[sl] = false
+	}
 	d.some.Store(true)
 }
 
