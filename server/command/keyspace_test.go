@@ -19,7 +19,7 @@ import (
 
 func (n *node) ReplyAfter(*Ctx, int64)                   {}
 func (n *node) AccessInfo(uint16, []byte) (int64, int64) { return 0, 5 }
-func (n *node) Sender(*Ctx, uint16) Sender { return Sender{} }
+func (n *node) Sender(*Ctx, uint16) Sender               { return Sender{} }
 
 func (n *node) SetAccessInfo(*Ctx, []byte, int64, int64) {}
 
