@@ -201,7 +201,7 @@ func (s *Server) run(c *client, cmd *command.Command, args [][]byte) {
 		st.Failed.Add(1)
 	case cmd.Is(command.Asking) && !c.multi.active: // queued ones are executed later
 		s.moves.arrived(args)
-		if s.returns.some.Load() {
+		if s.returns.waits.Load() {
 			s.returns.extend(slot.Of(args[1]), s.clock())
 		}
 		if s.doubts.some.Load() {

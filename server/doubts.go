@@ -73,9 +73,12 @@ func (d *slotDoubts) has(sl uint16, nowMs int64) bool {
 	return false
 }
 
-// lasts is has for who holds mu. A clock that was set back ends all doubts.
-func (d *slotDoubts) lasts(sl uint16, nowMs int64) bool {
-	left := d.until[sl] - nowMs
+// lasts is has for who holds mu.
+func (d *slotDoubts) lasts(sl uint16, nowMs int64) bool { return stillDoubtful(d.until[sl], nowMs) }
+
+// stillDoubtful says whether a time that was doubtFor away at most is still to come. A clock that was set back ends all doubts.
+func stillDoubtful(until, nowMs int64) bool {
+	left := until - nowMs
 	return left > 0 && left <= doubtFor.Milliseconds()
 }
 
@@ -91,8 +94,8 @@ func (s *Server) arrivedDoubtful(r *engine.Routing, sl uint16) bool {
 
 // missingDoubtful says whether keys may come back to a slot, see returns.go.
 func (s *Server) missingDoubtful(r *engine.Routing, sl uint16) bool {
-	if r.Slots[sl]&(engine.SlotOwned|engine.SlotMigrating) != engine.SlotOwned || r.Replica {
-		return false
+	if !s.returns.waits.Load() || r.Slots[sl]&(engine.SlotOwned|engine.SlotMigrating) != engine.SlotOwned || r.Replica {
+		return false // the clock is not read for every command
 	}
 	back, _ := s.returns.has(sl, s.clock())
 	return back

@@ -8,7 +8,17 @@ import (
 )
 
 // hungUp says whether the other side has closed a connection. Nothing is read from it.
-func hungUp(conn net.Conn) (gone bool) {
+func hungUp(conn net.Conn) bool {
+	return goneBy(conn, func(fd int) bool {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR //nolint:errorlint // a bare errno
+	})
+}
+
+// goneBy says whether a connection has ended, as a look at its socket tells or because there is no socket any more. What has
+// no socket never ends.
+func goneBy(conn net.Conn, look func(fd int) bool) (gone bool) {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
@@ -17,10 +27,6 @@ func hungUp(conn net.Conn) (gone bool) {
 	if err != nil {
 		return true
 	}
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		gone = n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR //nolint:errorlint // a bare errno
-	})
+	err = raw.Control(func(fd uintptr) { gone = look(int(fd)) })
 	return gone || err != nil
 }

@@ -18,10 +18,11 @@ import (
 
 // slotReturns knows the slots that keys have left, and those that they may come back to.
 type slotReturns struct {
-	some atomic.Bool // there may be any
-	mu   sync.Mutex
-	left map[uint16]bool // leaving slots that keys have gone from; true: their move was ended once before
-	back map[uint16]slotReturn
+	some  atomic.Bool // there may be any of either: most nodes never have one
+	waits atomic.Bool // there may be any in back, which every command asks for
+	mu    sync.Mutex
+	left  map[uint16]bool // leaving slots that keys have gone from; true: their move was ended once before
+	back  map[uint16]slotReturn
 }
 
 // slotReturn is a slot that keys may come back to.
@@ -66,24 +67,33 @@ func (d *slotReturns) note(before, after *engine.Routing, nowMs int64) {
 			delete(d.back, sl)
 		}
 	}
+	d.counted()
+}
+
+// counted tells those who ask without the lock whether there is anything. mu is held.
+func (d *slotReturns) counted() {
+	d.waits.Store(len(d.back) > 0)
 	d.some.Store(len(d.left)+len(d.back) > 0)
 }
 
-// lasting is has for who holds mu. A clock that was set back ends it.
+// lasting is has for who holds mu.
 func (d *slotReturns) lasting(sl uint16, nowMs int64) (b slotReturn, ok bool) {
-	b, ok = d.back[sl]
-	left := b.until - nowMs
-	return b, ok && left > 0 && left <= doubtFor.Milliseconds()
+	b = d.back[sl]
+	return b, stillDoubtful(b.until, nowMs)
 }
 
 // has says whether keys may come back to a slot, and whether all that is there was there all the time.
 func (d *slotReturns) has(sl uint16, nowMs int64) (back, original bool) {
-	if !d.some.Load() {
+	if !d.waits.Load() {
 		return false, false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b, ok := d.lasting(sl, nowMs)
+	if !ok {
+		delete(d.back, sl)
+		d.counted()
+	}
 	return ok, ok && b.original
 }
 

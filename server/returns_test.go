@@ -107,7 +107,6 @@ func TestKeyGoesBack(t *testing.T) {
 		t.Fatalf("APPEND: %q", got)
 	}
 	mustOK(t, a, "SET", "{foo}both", "newer")
-	mustOK(t, a, "CLUSTER", "SETSLOT", "12182", "STABLE")
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { // ends with stop: this machine may be slower than the time in which keys are to come
 		defer close(stopped)
@@ -120,6 +119,7 @@ func TestKeyGoesBack(t *testing.T) {
 			}
 		}
 	}()
+	mustOK(t, a, "CLUSTER", "SETSLOT", "12182", "STABLE")
 	const busy = "-ERR Target instance replied with error: BUSYKEY Target key name already exists"
 	if got := migrate(b, nodes[2], "COPY", "KEYS", "{foo}both"); got != busy+", and is the original.\r\n" {
 		t.Errorf("MIGRATE COPY: %q", got)

@@ -39,7 +39,8 @@ func (s *Server) Sender(x *command.Ctx, sl uint16) (from command.Sender) {
 	if c == nil || x.Replaying {
 		return from
 	}
-	if now := s.clock(); now-c.looked > lookAgainMs || now < c.looked {
+	now := s.clock()
+	if now-c.looked > lookAgainMs || now < c.looked {
 		if c.killed.Load() || closedByPeer(c.conn) {
 			from.Gone = true
 			return from
@@ -49,6 +50,6 @@ func (s *Server) Sender(x *command.Ctx, sl uint16) (from command.Sender) {
 	last := &s.senders.table()[sl]
 	from.Older = c.id < *last
 	*last = max(*last, c.id)
-	_, from.Original = s.returns.has(sl, s.clock())
+	_, from.Original = s.returns.has(sl, now)
 	return from
 }

@@ -175,7 +175,7 @@ func (c *client) await(limit time.Duration, done func() bool) (text string) {
 		select {
 		case <-moved:
 		case text := <-ended:
-			c.closing = text == textRoleChanged // as in Redis: what else it had in mind is for a primary
+			c.closing = c.closing || text == textRoleChanged // as in Redis: what else it had in mind is for a primary
 			return text
 		case <-late:
 			return ""
