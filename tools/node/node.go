@@ -18,7 +18,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -185,28 +184,4 @@ func (p *Process) Output(n int) string {
 		return err.Error()
 	}
 	return string(raw[max(0, len(raw)-n):])
-}
-
-// FreePort returns a port of 127.0.0.1 on which nobody listens, and neither does
-// anybody 10000 above, where a cluster node has its bus. It is not reserved: both
-// are picked at random from below the range that the kernel gives to outgoing
-// connections, so that nobody comes upon them by chance before they are used.
-func FreePort() (int, error) {
-	const lowest, count = 12800, 7100 // the bus ports end below 30000
-	for range 200 {
-		port := lowest + rand.IntN(count)
-		if isFree(port) && isFree(port+10000) {
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("find a free port: none in 200 tries from %d to %d with another one 10000 above it", lowest, lowest+count)
-}
-
-func isFree(port int) bool {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		return false
-	}
-	l.Close()
-	return true
 }

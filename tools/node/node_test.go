@@ -33,6 +33,20 @@ func start(t *testing.T, args ...string) (*node.Process, *node.Conn) {
 	return p, c
 }
 
+func TestFreePortsDiffer(t *testing.T) {
+	seen := map[int]bool{}
+	for range 300 { // of 7100, drawn at random: without a sign two are alike 499 times in 500
+		port, err := node.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] {
+			t.Fatalf("port %d was given away twice", port)
+		}
+		seen[port] = true
+	}
+}
+
 func TestConn(t *testing.T) {
 	t.Parallel()
 	_, c := start(t)
