@@ -128,6 +128,7 @@ func (t *Txn) publish(rows []byte) {
 		dst, grown := cur.Make(slot), 0
 		tree.Scan(func(r pending.Row) bool {
 			grown += dst.Put(r)
+			s.keepElement(slot, r)
 			return true
 		})
 		cur.Grow(grown)

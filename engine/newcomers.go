@@ -44,8 +44,11 @@ func (n *newcomers) again(hash uint64) bool {
 }
 
 // keeps says whether the record cache takes in a value that was read from the disk.
-func (s *Store) keeps(hash uint64) bool {
+func (s *Store) keeps(hash uint64) bool { return s.roomy() || s.newcomers.again(hash) }
+
+// roomy says whether the record cache has room that nobody needs.
+func (s *Store) roomy() bool {
 	const room = 8 // one part of the cache that is free for whatever comes
 	limit := s.cache.Limit()
-	return s.cache.Bytes() < limit-limit/room || s.newcomers.again(hash)
+	return s.cache.Bytes() < limit-limit/room
 }

@@ -12,8 +12,8 @@ import (
 	"cairn/internal/invariant"
 )
 
-// The overlay of every read: the transaction's own rows, pending rows of this epoch, rows being applied,
-// record cache (points only), the slot's filter (key records only), Pebble.
+// The overlay of every read: the transaction's own rows, record cache (points and elements), pending rows of this epoch,
+// rows being applied, the slot's filter (key records only), Pebble.
 //
 // A row never moves between the two pending sets; it only goes from a frozen one to Pebble, after Pebble has
 // it. So with the slot's lock held, which keeps writers out, the sets may be looked at in any order as long as
@@ -21,9 +21,13 @@ import (
 
 // Kinds of point rows in the cache.
 const (
-	kindRecord uint8 = 0
-	kindValue  uint8 = 1
+	kindRecord = cache.KindRecord
+	kindValue  = cache.KindValue
 )
+
+// kindElement is the kind of elements in the cache. They are only ever clean there, and as the last commit left them:
+// what Pebble does not have yet waits in the pending sets. So one that is found is the answer.
+const kindElement = cache.KindElement
 
 // loadRecord fills k.Rec from below the transaction.
 func (t *Txn) loadRecord(k *Key, touch bool) error {
@@ -164,7 +168,46 @@ func (t *Txn) Element(k *Key, element []byte) (val []byte, ok bool, err error) {
 			return r.Val, !r.Deleted, nil
 		}
 	}
-	newer, older := t.s.layers(k.Slot)
+	if k.Rec.Chunks() {
+		return t.elementBelow(k.Slot, row)
+	}
+	s, at, name := t.s, len(t.arena), elementName(row)
+	h := layout.Hash(name)
+	switch v, state := s.cache.Get(kindElement, k.Slot, h, name, t.arena); state {
+	case cache.Hit:
+		t.arena = v
+		return v[at:len(v):len(v)], true, nil
+	case cache.Absent:
+		return nil, false, nil
+	}
+	val, ok, err = t.elementBelow(k.Slot, row)
+	if ok && (len(val) <= layout.InlineMax || s.keeps(h)) {
+		s.cache.Fill(kindElement, k.Slot, h, name, val)
+	}
+	return val, ok, err
+}
+
+// elementName is the part of an element's row key by which the cache knows it. Generations are the node's own and never
+// used twice, so it names no other element.
+func elementName(row []byte) []byte { return row[layout.PrefixLen:] }
+
+// keepElement brings the cache in step with a row that is committed, and takes a new element in as long as there is
+// room that nobody needs.
+func (s *Store) keepElement(slot uint16, r pending.Row) {
+	if !layout.IsElement(r.Key) {
+		return
+	}
+	name := elementName(r.Key)
+	h := layout.Hash(name)
+	if s.cache.Refresh(kindElement, slot, h, name, r.Val, r.Deleted) || r.Deleted || len(r.Val) > layout.InlineMax || !s.roomy() {
+		return
+	}
+	s.cache.Fill(kindElement, slot, h, name, r.Val)
+}
+
+// elementBelow reads an element's row, or a chunk's, from the pending sets or Pebble.
+func (t *Txn) elementBelow(slot uint16, row []byte) (val []byte, ok bool, err error) {
+	newer, older := t.s.layers(slot)
 	if v, exists, known := newer.Get(row); known {
 		return v, exists, nil
 	}

@@ -1,8 +1,9 @@
 // Package cache keeps point rows in memory: what was read from the store below, and what was written and is not
 // there yet. It is the record cache and the pending set of small rows in one structure.
 //
-// Shape. A row belongs to a key of a slot and is of a kind: the key's record (KindRecord), or the separate value
-// of a string (KindValue). 256 shards, chosen by the key's hash, each with a mutex, an open-addressing index of
+// Shape. A row belongs to a key of a slot and is of a kind: the key's record (KindRecord), the separate value
+// of a string (KindValue), or an element of a large value that was read (KindElement: its key is the caller's name for
+// it, and what is written of elements waits elsewhere). 256 shards, chosen by the key's hash, each with a mutex, an open-addressing index of
 // {tag, ref} and pages of bytes that hold the rows (heap.go). Nothing in index or pages is a Go pointer, so the
 // collector sees a few large objects whatever the number of rows.
 //
@@ -28,6 +29,7 @@
 // Locks. The caller guarantees:
 //
 //	Put, Delete, DropSlot            the slot's exclusive lock; no Cut meanwhile
+//	Refresh                          the slot's exclusive lock
 //	DropAll                          every slot's exclusive lock; no Cut meanwhile
 //	Get, Fill, ScanDirty, ...        at least the slot's shared lock
 //	Cut                              no writer runs; readers may
@@ -42,7 +44,7 @@
 //
 // Errors. None: a clean row that finds no room is not kept. A broken belief about rows panics with "BUG:".
 //
-// Not here: element rows of large values, the store, encodings of rows, expiry.
+// Not here: changes of elements that the store has not yet, the store, encodings of rows, expiry.
 package cache
 
 import (
@@ -55,9 +57,11 @@ const (
 	// NumSlots is the number of slots of a cluster.
 	NumSlots = 16384
 
-	// KindRecord and KindValue are the two kinds of point rows.
-	KindRecord uint8 = 0
-	KindValue  uint8 = 1
+	// KindRecord and KindValue are the two kinds of point rows. KindElement is one element of a large value, which is
+	// only ever clean.
+	KindRecord  uint8 = 0
+	KindValue   uint8 = 1
+	KindElement uint8 = 2
 
 	numShards = 256
 )
@@ -240,6 +244,16 @@ func (c *Cache) Fill(kind uint8, slot uint16, h uint64, key, val []byte) {
 // FillAbsent keeps the knowledge that the store below has no such row.
 func (c *Cache) FillAbsent(kind uint8, slot uint16, h uint64, key []byte) {
 	c.fill(rowWrite{kind: kind, slot: slot, hash: h, key: key, deleted: true})
+}
+
+// Refresh gives a clean row that is kept another value, which the store below will have too before anybody may ask it.
+// It says false when the cache holds no row for the key, or none any more since the value did not fit in its place.
+func (c *Cache) Refresh(kind uint8, slot uint16, h uint64, key, val []byte, deleted bool) bool {
+	w := rowWrite{kind: kind, slot: slot, hash: h, key: key, val: val, deleted: deleted}
+	s, tag := c.home(kind, h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refresh(tag, &w)
 }
 
 func (c *Cache) fill(w rowWrite) {

@@ -49,10 +49,10 @@ const (
 )
 
 const (
-	flagKind       = 1 << iota // the kind itself, 0 or 1
-	flagDeleted                // a tombstone, or a negative entry
-	flagReferenced             // accessed since the CLOCK hand passed
-	flagSuperseded             // a newer row took its place in the index; kept for the applier
+	flagKind       = 3              // the two bits of the kind itself
+	flagDeleted    = 1 << iota << 1 // a tombstone, or a negative entry
+	flagReferenced                  // accessed since the CLOCK hand passed
+	flagSuperseded                  // a newer row took its place in the index; kept for the applier
 )
 
 // row is a page from the start of a block on. It is valid under the shard's mutex only.

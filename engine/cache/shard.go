@@ -208,6 +208,28 @@ func (s *shard) fill(tag uint32, w *rowWrite) {
 	s.row(ref).store(w, stamp{version: ver, access: c.clock.now.Load(), freq: freqNew})
 }
 
+// refresh changes a clean row in place, or lets it go when it does not fit there any more: then, and when there is none,
+// it says false.
+func (s *shard) refresh(tag uint32, w *rowWrite) bool {
+	pos, ref := s.lookup(tag, w.kind, w.hash, w.key)
+	if ref == 0 {
+		return false
+	}
+	c, r := s.c, s.row(ref)
+	invariant.Check(r.epoch() == 0, "refresh of a row of epoch %d, which may be dirty", r.epoch())
+	units, ver := w.units(), c.versions[w.slot].Load()
+	if r.version() != ver || r.units() < units || w.size() > maxRowBytes || s.wasteful(ref, units) {
+		s.removeAt(pos)
+		s.free(ref)
+		return false
+	}
+	if r.units() > units+units/4+4 {
+		s.cutTail(ref, units)
+	}
+	s.row(ref).store(w, stamp{version: ver, access: c.clock.now.Load(), freq: r[offFreq], flags: flagReferenced})
+	return true
+}
+
 // supersede keeps a frozen row that left the index until its epoch is applied.
 func (s *shard) supersede(ref uint32) {
 	s.row(ref)[offFlags] |= flagSuperseded

@@ -115,6 +115,11 @@ func AppendElementKey(dst []byte, slot uint16, gen uint64, element []byte) []byt
 	return append(dst, element...)
 }
 
+// IsElement says whether a row key is that of an element.
+func IsElement(row []byte) bool {
+	return len(row) > PrefixLen && row[0] == SpaceSlot && row[PrefixLen-1] == KindElement
+}
+
 // AppendDeadlineKey appends the row key of the expiry index for key.
 func AppendDeadlineKey(dst []byte, slot uint16, deadlineMs int64, key []byte) []byte {
 	dst = appendPrefix(dst, SpaceSlot, slot, KindDeadline)
