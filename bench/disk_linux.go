@@ -43,7 +43,7 @@ func diskReads(ctx context.Context, dir string, depth int, length time.Duration)
 	for i := range depth {
 		wg.Go(func() { // ends with the time or with ctx
 			rng := rand.New(rand.NewPCG(uint64(i), uint64(began.UnixNano())))
-			buf := alignedBlock()
+			buf := alignedBlocks(diskBlock)
 			for time.Since(began) < length && ctx.Err() == nil {
 				if faults[i] = readBlock(files, rng.Int64N(total), buf); faults[i] != nil {
 					return
@@ -55,6 +55,47 @@ func diskReads(ctx context.Context, dir string, depth int, length time.Duration)
 	wg.Wait()
 	took := time.Since(began)
 	return float64(reads.Load()) / took.Seconds(), errors.Join(errors.Join(faults...), ctx.Err())
+}
+
+const (
+	busyWriters = 4
+	busyBlock   = 1 << 20   // bytes of a write
+	busyFile    = 128 << 20 // bytes of a writer's file
+	busySync    = 8         // writes between two syncs
+)
+
+// diskWrites writes around the page cache to files of its own in dir, as fast as the disk takes it, until ctx ends. The
+// files are removed.
+func diskWrites(ctx context.Context, dir string) error {
+	var wg sync.WaitGroup
+	faults := make([]error, busyWriters)
+	for i := range faults {
+		wg.Go(func() { // ends with ctx
+			faults[i] = busyWriter(ctx, filepath.Join(dir, fmt.Sprintf("busy-%d", i)))
+		})
+	}
+	wg.Wait()
+	return errors.Join(faults...)
+}
+
+func busyWriter(ctx context.Context, path string) (err error) {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_DIRECT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("disk writes: %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd), unix.Unlink(path)) }()
+	buf := alignedBlocks(busyBlock)
+	for n := int64(0); ctx.Err() == nil; n++ {
+		if _, err := unix.Pwrite(fd, buf, n*busyBlock%busyFile); err != nil {
+			return fmt.Errorf("disk writes: %s: %w", path, err)
+		}
+		if n%busySync == 0 {
+			if err := unix.Fdatasync(fd); err != nil {
+				return fmt.Errorf("disk writes: %s: %w", path, err)
+			}
+		}
+	}
+	return nil
 }
 
 // directFile is a file opened around the page cache.
@@ -94,9 +135,9 @@ func readBlock(files []directFile, number int64, buf []byte) error {
 	return nil
 }
 
-// alignedBlock is memory that reads around the page cache may go to.
-func alignedBlock() []byte {
-	raw := make([]byte, 2*diskBlock)
+// alignedBlocks is memory of so many bytes, whole blocks, that reads and writes around the page cache may use.
+func alignedBlocks(bytes int) []byte {
+	raw := make([]byte, bytes+diskBlock)
 	skip := diskBlock - int(uintptr(unsafe.Pointer(&raw[0]))%diskBlock)
-	return raw[skip : skip+diskBlock]
+	return raw[skip : skip+bytes]
 }

@@ -8,3 +8,5 @@ import (
 )
 
 func diskReads(context.Context, string, int, time.Duration) (float64, error) { return 0, errLinux }
+
+func diskWrites(context.Context, string) error { return errLinux }

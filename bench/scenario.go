@@ -60,7 +60,7 @@ func Scenarios() []Scenario {
 		{"memory", "peak memory at several budgets, and memory for each further million keys", memory},
 		{"stalls-compaction", "tails of latency and longest gap while values are overwritten", stallsCompaction},
 		{"stalls-expiry", "the same while many keys expire", stallsExpiry},
-		{"beside", "tails of latency beside somebody who scans all keys, and beside full syncs", beside},
+		{"beside", "tails of latency beside a scan, a busy disk, replicas that attach, full syncs", beside},
 		{"larger-4x", "a node held to a quarter of --gb of memory, and four times that of data", larger(4)},
 		{"larger-10x", "the same with ten times the memory", larger(10)},
 	}

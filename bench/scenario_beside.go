@@ -4,22 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
 // What clients notice of somebody else who does something large. They SET values of a kilobyte at half of cairn's highest rate, with
 // latencies from the arrival, while the other one goes on and on.
 
-// neighbour does something large until ctx ends, which is no error.
+// neighbour does something large until ctx ends, which is no error. It says when it has begun.
 type neighbour struct {
 	name string
-	do   func(ctx context.Context, l *Lab, s *Side) error
+	do   func(ctx context.Context, l *Lab, s *Side, begun func()) error
 }
 
 func neighbours() []neighbour {
 	return []neighbour{
-		{"nobody", func(context.Context, *Lab, *Side) error { return nil }},
+		{"nobody", func(context.Context, *Lab, *Side, func()) error { return nil }},
 		{"SCAN of all keys", scanAll},
+		{"somebody who writes to the disk", writeToDisk},
+		{"replicas that attach", attachReplicas},
 		{"full syncs of replicas", syncReplicas},
 	}
 }
@@ -71,20 +74,28 @@ func beside(l *Lab) (figures []Figure, err error) {
 // besideOne measures while the neighbour is busy.
 func (l *Lab) besideOne(s *Side, who neighbour, shape Shape, rate float64) (*Outcome, error) {
 	ctx, cancel := context.WithCancel(l.ctx)
-	fault := make(chan error, 1)
-	go func() { fault <- who.do(ctx, l, s) }() // ends with ctx, and is waited for; nobody else uses the lab meanwhile
+	defer cancel()
+	begun, fault := make(chan struct{}), make(chan error, 1)
+	begin := sync.OnceFunc(func() { close(begun) })
+	go func() { // ends with ctx, and is waited for; nobody else uses the lab meanwhile
+		err := who.do(ctx, l, s, begin)
+		begin()
+		fault <- err
+	}()
+	<-begun
 	out, err := l.openLoop(s, "set", shape, rate, 2*l.opts.Measure)
 	cancel()
 	return out, errors.Join(err, <-fault)
 }
 
 // scanAll reads all names, over and over, a thousand at a time.
-func scanAll(ctx context.Context, _ *Lab, s *Side) error {
+func scanAll(ctx context.Context, _ *Lab, s *Side, begun func()) error {
 	conn, err := s.dial()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	begun()
 	for cursor := "0"; ctx.Err() == nil; {
 		reply, err := conn.Do("SCAN", cursor, "COUNT", "1000")
 		if err != nil {
@@ -99,26 +110,66 @@ func scanAll(ctx context.Context, _ *Lab, s *Side) error {
 }
 
 // syncReplicas lets one empty replica after the other become a copy.
-func syncReplicas(ctx context.Context, l *Lab, primary *Side) error {
-	if primary.proc == nil {
-		return errors.New("full syncs need a server that was started here")
-	}
+func syncReplicas(ctx context.Context, l *Lab, primary *Side, begun func()) error {
+	begun()
 	for ctx.Err() == nil {
-		start := func() (*Side, error) { return l.Cairn("--cluster-enabled", "no") }
-		if !primary.owes {
-			start = func() (*Side, error) { return l.Peer(disklessPeer()...) }
-		}
-		replica, err := start()
-		if err != nil {
+		replica, err := l.replicaOf(ctx, primary)
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		err = l.linked(ctx, replica, primary)
-		replica.Remove()
-		if err != nil && ctx.Err() == nil {
+		if replica != nil {
+			replica.Remove()
+		}
+	}
+	return nil
+}
+
+// replicaOf starts a replica of the same program and waits until it is a copy. What was started comes with an error, too.
+func (l *Lab) replicaOf(ctx context.Context, primary *Side) (replica *Side, err error) {
+	switch {
+	case primary.proc == nil:
+		return nil, errors.New("replicas need a server that was started here")
+	case primary.owes:
+		replica, err = l.Cairn("--cluster-enabled", "no")
+	default:
+		replica, err = l.Peer(disklessPeer()...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return replica, l.linked(ctx, replica, primary)
+}
+
+// attachReplicas has a replica that is a copy lose its link and go on where it was, again and again.
+func attachReplicas(ctx context.Context, l *Lab, primary *Side, begun func()) error {
+	replica, err := l.replicaOf(l.ctx, primary) // before the measurement
+	if replica != nil {
+		defer replica.Remove()
+	}
+	if err != nil {
+		return err
+	}
+	conn, err := primary.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	begun()
+	for ctx.Err() == nil {
+		if _, err := conn.Int("CLIENT", "KILL", "TYPE", "replica"); err != nil {
+			return err
+		}
+		if err := l.relinked(ctx, replica); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeToDisk keeps the disk busy with writes that are none of the server's.
+func writeToDisk(ctx context.Context, l *Lab, _ *Side, begun func()) error {
+	begun()
+	return diskWrites(ctx, l.dir)
 }
 
 // tailFigures are those of a latency: p99, p99.9 and the longest gap.

@@ -80,6 +80,11 @@ func (l *Lab) linked(ctx context.Context, replica, primary *Side) error {
 	if _, err := replica.conn.Text("REPLICAOF", host, port); err != nil {
 		return err
 	}
+	return l.relinked(ctx, replica)
+}
+
+// relinked waits until a replica's link is up.
+func (l *Lab) relinked(ctx context.Context, replica *Side) error {
 	state := ""
 	for began := time.Now(); time.Since(began) < readyLimit; {
 		info, err := replica.conn.Text("INFO", "replication")

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"cairn/internal/testkit"
 )
 
 func TestSelectScenarios(t *testing.T) {
@@ -71,5 +74,35 @@ func TestDiskReads(t *testing.T) {
 	unix.Close(fd)
 	if rate, err := diskReads(t.Context(), dir, 2, 10*time.Millisecond); err != nil || rate <= 0 {
 		t.Errorf("%v reads a second, %v", rate, err)
+	}
+}
+
+func TestDiskWrites(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fd, err := unix.Open(filepath.Join(dir, "try"), unix.O_CREAT|unix.O_WRONLY|unix.O_DIRECT, 0o600)
+	if err != nil {
+		t.Skipf("this file system has no writes around the page cache: %v", err)
+	}
+	unix.Close(fd)
+	ctx, cancel := context.WithCancel(t.Context())
+	fault := make(chan error, 1)
+	go func() { fault <- diskWrites(ctx, dir) }()
+	testkit.Eventually(t, 10*time.Second, func() bool {
+		files, _ := filepath.Glob(filepath.Join(dir, "busy-*"))
+		full := 0
+		for _, name := range files {
+			if info, err := os.Stat(name); err == nil && info.Size() > 0 {
+				full++
+			}
+		}
+		return full == busyWriters
+	}, "all writers write")
+	cancel()
+	if err := <-fault; err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "busy-*")); len(left) > 0 {
+		t.Errorf("%v are left", left)
 	}
 }
