@@ -23,6 +23,8 @@ type slotState struct {
 	swept atomic.Int64
 	// filter knows which keys the slot surely does not have.
 	filter slotFilter
+	// values foretells what a look for a string will find.
+	values valueGuess
 }
 
 const cutShards = 16

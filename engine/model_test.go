@@ -32,6 +32,9 @@ type modelRun struct {
 	r    *rand.Rand
 	want map[string]*modelKey
 	now  int64
+
+	ageless bool // no key gets a deadline: keys may be known by their values
+	byValue int  // how many were
 }
 
 const modelKeys = 24
@@ -70,6 +73,9 @@ func (m *modelRun) change() {
 
 func (m *modelRun) changeOne() {
 	name := m.key()
+	if m.r.IntN(3) == 0 {
+		m.checkValue(name)
+	}
 	k := m.open(name)
 	switch m.r.IntN(10) {
 	case 0:
@@ -87,7 +93,7 @@ func (m *modelRun) changeOne() {
 		m.txn.SetValue(k, []byte(v))
 		m.want[name] = &modelKey{form: layout.ValueRow, val: v}
 	case 3:
-		if k.Exists() {
+		if k.Exists() && !m.ageless {
 			k.Rec.Deadline = m.now + int64(m.r.IntN(2000)) + 1
 			m.txn.Put(k)
 			m.want[name].deadline = k.Rec.Deadline
@@ -158,6 +164,33 @@ func (m *modelRun) checkKey(name string) {
 	m.checkWalk(name, k, w)
 }
 
+// checkValue is a look at a key as GET has it. What else is known of the key afterwards is the same.
+func (m *modelRun) checkValue(name string) {
+	k, err := m.txn.KeyForValue([]byte(name), m.r.IntN(2) == 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	w := m.want[name]
+	if k.Exists() != (w != nil) || w != nil && k.Rec.Form != w.form {
+		m.t.Fatalf("%s for its value: record %+v, want %+v", name, k.Rec, w)
+	}
+	if w != nil && w.form != layout.Rows {
+		if v, err := m.txn.Value(k); err != nil || string(v) != w.val {
+			m.t.Fatalf("%s for its value: %.40q %v, want %.40q", name, v, err, w.val)
+		}
+	}
+	if k.byValue {
+		m.byValue++
+	}
+}
+
+// evict has the cache give up what is in Pebble.
+func (m *modelRun) evict() {
+	limit := m.s.cache.Limit()
+	m.s.cache.SetLimit(0)
+	m.s.cache.SetLimit(limit)
+}
+
 func (m *modelRun) checkWalk(name string, k *Key, w *modelKey) {
 	from := fmt.Sprintf("e%02d", m.r.IntN(60))
 	it, err := m.txn.Elements(k, []byte(from))
@@ -225,6 +258,12 @@ func (m *modelRun) checkRecords() {
 func (m *modelRun) check() {
 	m.begin(false)
 	defer m.txn.End()
+	if m.r.IntN(3) == 0 {
+		m.evict()
+	}
+	for range 3 {
+		m.checkValue(m.key())
+	}
 	for range 3 {
 		m.checkKey(m.key())
 	}
@@ -270,7 +309,7 @@ func modelSeed(t *testing.T, seed uint64, ops int) {
 		}
 		return s
 	}
-	m := &modelRun{t: t, r: rand.New(rand.NewPCG(seed, 1)), want: map[string]*modelKey{}, now: 1000}
+	m := &modelRun{t: t, r: rand.New(rand.NewPCG(seed, 1)), want: map[string]*modelKey{}, now: 1000, ageless: seed%2 == 1}
 	m.s = open()
 	m.txn = m.s.NewTxn()
 	for i := range ops {
@@ -295,6 +334,9 @@ func modelSeed(t *testing.T, seed uint64, ops int) {
 	m.sweepAll()
 	m.check()
 	m.checkNoGarbage()
+	if m.ageless && m.byValue == 0 {
+		t.Error("no key was known by its value")
+	}
 	if err := m.s.Close(); err != nil {
 		t.Fatal(err)
 	}

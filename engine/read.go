@@ -29,17 +29,40 @@ const (
 // what Pebble does not have yet waits in the pending sets. So one that is found is the answer.
 const kindElement = cache.KindElement
 
+// access is how a key is looked up.
+type access struct {
+	touch bool // it counts as an access
+	value bool // for its value only
+}
+
 // loadRecord fills k.Rec from below the transaction.
-func (t *Txn) loadRecord(k *Key, touch bool) error {
+func (t *Txn) loadRecord(k *Key, how access) error {
 	if t.isDropped(k.Slot) {
 		return nil
 	}
-	raw, state, err := t.point(kindRecord, k, touch)
-	if err != nil || state != cache.Hit {
-		return err
+	raw, state := t.cached(kindRecord, k, how.touch)
+	if state == cache.Miss {
+		if t.s.droppedBelow(k.Slot) || t.denied(k) {
+			return nil
+		}
+		if how.value {
+			if ok, err := t.loadByValue(k); ok || err != nil {
+				return err
+			}
+		}
+		var err error
+		if raw, state, err = t.stored(kindRecord, k); err != nil {
+			return err
+		}
+	}
+	if state != cache.Hit {
+		return nil
 	}
 	if err := k.Rec.Decode(raw); err != nil {
 		return fmt.Errorf("read record of key %.64q: %w", k.Name, err)
+	}
+	if how.value && k.Rec.Form == layout.ValueRow {
+		t.s.slots[k.Slot].values.was(true)
 	}
 	return nil
 }
@@ -56,35 +79,41 @@ func (t *Txn) isDropped(slot uint16) bool {
 	return false
 }
 
-// point reads one of k's point rows into the arena. The state is Hit or Absent. touch: it counts as an access.
-func (t *Txn) point(kind uint8, k *Key, touch bool) ([]byte, cache.State, error) {
-	s := t.s
+// cached looks for one of k's point rows in the cache, and brings it into the arena. touch: it counts as an access.
+func (t *Txn) cached(kind uint8, k *Key, touch bool) ([]byte, cache.State) {
 	at := len(t.arena)
 	var val []byte
 	var state cache.State
 	if touch {
-		val, state = s.cache.Get(kind, k.Slot, k.Hash, k.Name, t.arena)
+		val, state = t.s.cache.Get(kind, k.Slot, k.Hash, k.Name, t.arena)
 	} else {
-		val, state = s.cache.GetNoTouch(kind, k.Slot, k.Hash, k.Name, t.arena)
+		val, state = t.s.cache.GetNoTouch(kind, k.Slot, k.Hash, k.Name, t.arena)
 	}
-	switch state {
-	case cache.Hit:
-		t.arena = val
-		return val[at:len(val):len(val)], state, nil
-	case cache.Absent:
-		return nil, state, nil
+	if state != cache.Hit {
+		return nil, state
 	}
-	if s.droppedBelow(k.Slot) {
-		return nil, cache.Absent, nil
+	t.arena = val
+	return val[at:len(val):len(val)], state
+}
+
+// denied says that k has no record in Pebble.
+func (t *Txn) denied(k *Key) bool {
+	if !t.s.surelyAbsent(k.Slot, k.Hash) {
+		return false
 	}
+	if invariant.Enabled {
+		t.scan = layout.AppendRecordKey(t.scan[:0], k.Slot, k.Hash, k.Name)
+		t.s.checkAbsent(t.scan)
+	}
+	return true
+}
+
+// stored reads one of k's point rows from Pebble into the arena; the cache does not have it. The state is Hit or Absent.
+func (t *Txn) stored(kind uint8, k *Key) ([]byte, cache.State, error) {
+	s := t.s
+	at := len(t.arena)
 	if kind == kindRecord {
 		t.scan = layout.AppendRecordKey(t.scan[:0], k.Slot, k.Hash, k.Name)
-		if s.surelyAbsent(k.Slot, k.Hash) {
-			if invariant.Enabled {
-				s.checkAbsent(t.scan)
-			}
-			return nil, cache.Absent, nil
-		}
 	} else {
 		t.scan = layout.AppendValueKey(t.scan[:0], k.Slot, k.Name)
 	}
@@ -95,8 +124,8 @@ func (t *Txn) point(kind uint8, k *Key, touch bool) ([]byte, cache.State, error)
 	if !ok {
 		if kind == kindRecord {
 			s.foundAbsent(k.Slot)
+			s.cache.FillAbsent(kind, k.Slot, k.Hash, k.Name)
 		}
-		s.cache.FillAbsent(kind, k.Slot, k.Hash, k.Name)
 		return nil, cache.Absent, nil
 	}
 	t.arena = val
@@ -136,12 +165,15 @@ func (t *Txn) Value(k *Key) ([]byte, error) {
 	if k.Rec.Form == layout.Inline {
 		return k.Rec.Body, nil
 	}
-	if k.setVal {
+	if k.setVal || k.byValue {
 		return k.value, nil
 	}
-	raw, state, err := t.point(kindValue, k, true)
-	if err != nil {
-		return nil, err
+	raw, state := t.cached(kindValue, k, true)
+	if state == cache.Miss && !t.s.droppedBelow(k.Slot) {
+		var err error
+		if raw, state, err = t.stored(kindValue, k); err != nil {
+			return nil, err
+		}
 	}
 	if state != cache.Hit || uint64(len(raw)) != k.Rec.Count {
 		return nil, fmt.Errorf("read key %.64q: value row has %d bytes, its record says %d", k.Name, len(raw), k.Rec.Count)

@@ -25,8 +25,9 @@ type Key struct {
 	oldSize int64
 	dirty   bool
 	expired bool   // a record is there and its time has passed
-	value   []byte // new content of the value row
-	setVal  bool
+	value   []byte // content of the value row
+	setVal  bool   // value is new
+	byValue bool   // Rec is what value tells, see KeyForValue
 }
 
 // Exists says whether the key holds a value.
@@ -180,14 +181,14 @@ func (t *Txn) Dirty() int { return t.dirty }
 
 // Key looks name up. The same name gives the same *Key again. An expired key does not exist; in a writing
 // transaction its deletion is part of what is committed and logged, before anything else about it.
-func (t *Txn) Key(name []byte) (*Key, error) { return t.lookup(name, true) }
+func (t *Txn) Key(name []byte) (*Key, error) { return t.lookup(name, access{touch: true}) }
 
 // KeyNoTouch is Key for who only asks about a key: it counts as no access, neither for OBJECT IDLETIME and FREQ nor
 // for what stays in memory.
-func (t *Txn) KeyNoTouch(name []byte) (*Key, error) { return t.lookup(name, false) }
+func (t *Txn) KeyNoTouch(name []byte) (*Key, error) { return t.lookup(name, access{}) }
 
-func (t *Txn) lookup(name []byte, touch bool) (*Key, error) {
-	k, err := t.load(layout.Hash(name), name, touch)
+func (t *Txn) lookup(name []byte, how access) (*Key, error) {
+	k, err := t.load(layout.Hash(name), name, how)
 	if err == nil && t.passed(&k.Rec) {
 		t.hide(k)
 	}
@@ -195,8 +196,11 @@ func (t *Txn) lookup(name []byte, touch bool) (*Key, error) {
 }
 
 // load is lookup without the look at the deadline.
-func (t *Txn) load(h uint64, name []byte, touch bool) (*Key, error) {
+func (t *Txn) load(h uint64, name []byte, how access) (*Key, error) {
 	if k := t.known(h, name); k != nil {
+		if k.byValue && !how.value {
+			return k, t.loadWhole(k, how.touch)
+		}
 		return k, nil
 	}
 	k := t.newKey()
@@ -204,7 +208,7 @@ func (t *Txn) load(h uint64, name []byte, touch bool) (*Key, error) {
 	if invariant.Enabled {
 		t.checkLocked(k)
 	}
-	if err := t.loadRecord(k, touch); err != nil {
+	if err := t.loadRecord(k, how); err != nil {
 		t.used--
 		return nil, err
 	}
@@ -291,6 +295,9 @@ func (t *Txn) newKey() *Key {
 // Put makes the change of k.Rec part of the transaction. k.Rec.Body must stay as it is until Commit. Rec.Arrived ends: who
 // brings a key sets it anew, after Put.
 func (t *Txn) Put(k *Key) {
+	if invariant.Enabled {
+		invariant.Check(!k.byValue, "key %.64q is changed, and only its value is known", k.Name)
+	}
 	k.Rec.Arrived = false
 	k.dirty = true
 	k.expired = false

@@ -133,34 +133,45 @@ func (c *Ctx) Event(class byte, name string, key []byte) { c.Txn.Event(class, na
 // Key looks a key up, see engine.Txn.Key. For a command that only reads, keys found and missed are counted, and
 // missing ones are an event.
 func (c *Ctx) Key(name []byte) (*engine.Key, error) {
-	if c.NoTouch && c.Cmd.Name != "touch" {
+	if !c.touches() {
 		return c.KeyNoTouch(name)
 	}
 	k, err := c.Txn.Key(name)
-	if err == nil && c.Cmd.Flags&ReadOnly != 0 {
-		c.CountRead(k)
-	}
-	if err == nil && k.Expired() {
-		c.meetExpired(name)
-	}
-	return k, err
+	return k, c.lookedUp(name, k, err)
 }
 
 // KeyNoTouch is Key for who asks about a key and not for its value: no access.
 func (c *Ctx) KeyNoTouch(name []byte) (*engine.Key, error) {
 	k, err := c.Txn.KeyNoTouch(name)
-	if err == nil && c.Cmd.Flags&ReadOnly != 0 {
+	return k, c.lookedUp(name, k, err)
+}
+
+// KeyForValue is Key for who wants the value of a string and nothing else of the key, see engine.Txn.KeyForValue.
+func (c *Ctx) KeyForValue(name []byte) (*engine.Key, error) {
+	k, err := c.Txn.KeyForValue(name, c.touches())
+	return k, c.lookedUp(name, k, err)
+}
+
+// touches says whether looking a key up counts as an access to it.
+func (c *Ctx) touches() bool { return !c.NoTouch || c.Cmd.Name == "touch" }
+
+// lookedUp follows a look at a key, whose error it passes on.
+func (c *Ctx) lookedUp(name []byte, k *engine.Key, err error) error {
+	if err != nil {
+		return err
+	}
+	if c.Cmd.Flags&ReadOnly != 0 {
 		c.CountRead(k)
 	}
-	if err == nil && k.Expired() {
+	if k.Expired() {
 		c.meetExpired(name)
 	}
-	return k, err
+	return nil
 }
 
 // LookAhead reads the records of many names at once, see engine.Txn.LookAhead; it is for commands that call Key with each.
 func (c *Ctx) LookAhead(args [][]byte, step int) error {
-	return c.Txn.LookAhead(args, step, !c.NoTouch || c.Cmd.Name == "touch")
+	return c.Txn.LookAhead(args, step, c.touches())
 }
 
 // expiredMost bounds Expired. What a command meets beyond it waits for the expirer.

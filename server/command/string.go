@@ -76,9 +76,12 @@ func stringCommands() []Command {
 }
 
 func get(c *Ctx) error {
-	k, err := c.TypedKey(c.Args[1], layout.String)
+	k, err := c.KeyForValue(c.Args[1])
 	if err != nil {
 		return err
+	}
+	if k.Exists() && k.Rec.Type != layout.String {
+		return ErrWrongType
 	}
 	return replyWhole(c, k)
 }
@@ -232,12 +235,12 @@ func deleteString(c *Ctx, k *engine.Key) {
 }
 
 func mget(c *Ctx) error {
-	if err := c.LookAhead(c.Args[1:], 1); err != nil {
+	if err := c.Txn.LookAheadForValue(c.Args[1:], c.touches()); err != nil {
 		return err
 	}
 	c.W.Array(len(c.Args) - 1)
 	for _, name := range c.Args[1:] {
-		k, err := c.Key(name)
+		k, err := c.KeyForValue(name)
 		if err != nil {
 			return err
 		}
