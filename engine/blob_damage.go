@@ -43,8 +43,12 @@ func (e *BlobError) Error() string {
 // Open is vfs.FS's. *BlobError: the file's footer is damaged.
 func (f *orderedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := f.FS.Open(name, opts...)
-	if err != nil || filepath.Ext(name) != blobSuffix {
+	if err != nil || !isBulk(name) {
 		return file, err
+	}
+	file = openCold(file, name, opts)
+	if filepath.Ext(name) != blobSuffix {
+		return file, nil
 	}
 	b := &blobFile{File: file, path: name, damaged: f.damaged}
 	if err := b.checkFooter(); err != nil {

@@ -40,7 +40,7 @@ type Package struct {
 
 // groups are names for sets of packages in May.
 var groups = map[string][]string{
-	"ground":  {"internal/slot", "internal/resp", "internal/glob", "internal/invariant", "internal/datadir", "internal/spill", "internal/prefetch"},
+	"ground":  {"internal/slot", "internal/resp", "internal/glob", "internal/invariant", "internal/datadir", "internal/spill", "internal/prefetch", "internal/coldread"},
 	"formats": {"engine/layout", "cluster/wire", "cluster/nodesconf", "replication/rdb", "replication/rows", "wal/record"},
 	"operators": {
 		"tools/admin", "tools/local", "tools/proxy", "tools/console", "tools/convert",
@@ -61,6 +61,7 @@ var Plan = []Floor{
 		{"internal/datadir", nil},
 		{"internal/spill", nil},
 		{"internal/prefetch", nil},
+		{"internal/coldread", nil},
 		{"internal/testkit", nil},
 	}},
 	{"formats", []Package{
@@ -212,7 +213,7 @@ var Doors = []Door{
 	{Library: "github.com/HdrHistogram/hdrhistogram-go", Doors: []string{"bench"}},
 	{Library: "gonum.org/v1/plot", Doors: []string{"bench"}},
 	{Library: "golang.org/x/sync", Doors: everywhere},
-	{Library: "golang.org/x/sys", Doors: []string{"engine", "wal", "cluster/bus", "server", "internal/spill", "cmd/...", "bench", "tools/..."}},
+	{Library: "golang.org/x/sys", Doors: []string{"engine", "wal", "cluster/bus", "server", "internal/spill", "internal/coldread", "cmd/...", "bench", "tools/..."}},
 
 	{Library: "golang.org/x/tools", Doors: []string{"tools/lint", "tools/floorplan"}},
 	{Library: "github.com/anishathalye/porcupine", Doors: []string{"tools/chaos", "tools/crash"}, Tests: everywhere},

@@ -1,0 +1,1 @@
+// The compiler takes functions without a body only where there is assembly.
