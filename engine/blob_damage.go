@@ -46,7 +46,7 @@ func (f *orderedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) 
 	if err != nil || !isBulk(name) {
 		return file, err
 	}
-	file = openCold(file, name, opts)
+	file = f.openCold(file, name, opts)
 	if filepath.Ext(name) != blobSuffix {
 		return file, nil
 	}

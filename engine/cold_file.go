@@ -17,11 +17,11 @@ type coldFile struct {
 
 // openCold makes the file of that name one, if it was opened for random reads and is the system's own. Compactions read
 // from front to back, and open files so.
-func openCold(file vfs.File, name string, opts []vfs.OpenOption) vfs.File {
+func (f *orderedFS) openCold(file vfs.File, name string, opts []vfs.OpenOption) vfs.File {
 	if file.Fd() == vfs.InvalidFd || !slices.Contains(opts, vfs.RandomReadsOption) {
 		return file
 	}
-	return &coldFile{file, coldread.New(file, name)}
+	return &coldFile{file, coldread.New(f.cold, file, name)}
 }
 
 // ReadAt is vfs.File's.

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"cairn/internal/coldread"
 )
 
 // Tables and files of values that are opened for lookups are read without holding others up; what is walked is not, nor is
 // any other file, nor one that the system does not know.
 func TestWhichFilesAreReadCold(t *testing.T) {
-	onDisk := &orderedFS{FS: vfs.Default}
+	onDisk := &orderedFS{FS: vfs.Default, cold: &coldread.Queue{}}
 	inMemory := &orderedFS{FS: vfs.NewMem()}
 	for _, c := range []struct {
 		fs   *orderedFS

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"cairn/engine/layout"
+	"cairn/internal/coldread"
 )
 
 // openPebble opens the store below with the options that docs/log.md explains: no WAL of its own, ingestion
@@ -169,6 +170,7 @@ type orderedFS struct {
 	vfs.FS
 	barrier func() error
 	damaged func(error) // hears of damage in files of separated values
+	cold    *coldread.Queue
 }
 
 func (f *orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {

@@ -15,6 +15,7 @@ import (
 	"cairn/engine/cache"
 	"cairn/engine/layout"
 	"cairn/engine/pending"
+	"cairn/internal/coldread"
 )
 
 // Store is all keys and values of a node.
@@ -101,7 +102,7 @@ func Open(o Options) (*Store, *Opened, error) {
 		return nil, nil, err
 	}
 	s := &Store{
-		opts: o, fs: &orderedFS{FS: o.FS}, cache: cache.New(o.cacheBytes()), newcomers: newNewcomers(o.cacheBytes()),
+		opts: o, fs: &orderedFS{FS: o.FS, cold: &coldread.Queue{}}, cache: cache.New(o.cacheBytes()), newcomers: newNewcomers(o.cacheBytes()),
 		pend: [2]*pending.Set{{}, {}}, allSlots: make([]uint16, 16384),
 		wake: make(chan struct{}, 1),
 		room: sync.NewCond(new(sync.Mutex)), lastFlush: time.Now(),

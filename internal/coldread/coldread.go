@@ -3,11 +3,13 @@
 // Shape. A goroutine that waits for the disk in a system call keeps its place to run (one of GOMAXPROCS) until the runtime's
 // monitor takes it away, 20 microseconds to 10 milliseconds later. With fifty clients that ask for data beyond memory, all
 // places are kept by such reads most of the time: the disk gets a few requests at a time where it could serve many, and the
-// processors idle. A File first reads what the page cache has, which waits for nothing and so enters no scheduler; for the
-// rest it gives its place away before it asks the disk.
+// processors idle. A File first reads what the page cache has, which waits for nothing and so enters no scheduler, and which has
+// the system fetch what is missing. Of those that have to wait for it only a few do so in a system call, whose threads give
+// their places away before; the others wait as goroutines do, for one of the few to bring them their bytes (queue.go).
 //
 //	in the page cache   preadv2(RWF_NOWAIT)                     as cheap as a system call gets
-//	on the disk         give the place away, pread, ask for one
+//	on the disk         the same, then for a few                give the place away, pread, ask for one
+//	                    for all others                          park, until a leader has done preadv2(RWF_NOWAIT) again
 //
 // It is for reads at random places. Whoever reads a file from front to back has the system read ahead for him, which a
 // read that waits for nothing never starts.

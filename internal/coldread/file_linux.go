@@ -15,6 +15,7 @@ import (
 
 // File is safe for concurrent use.
 type File struct {
+	q    *Queue
 	src  Source
 	name string
 	fd   int
@@ -26,9 +27,10 @@ type File struct {
 	closed bool
 }
 
-// New makes a File of src, whose name is for errors. src stays the caller's: he closes it after File.Close.
-func New(src Source, name string) *File {
-	f := &File{src: src, name: name, fd: int(src.Fd())}
+// New makes a File of src, whose name is for errors. src stays the caller's: he closes it after File.Close. Files of one disk
+// have one Queue.
+func New(q *Queue, src Source, name string) *File {
+	f := &File{q: q, src: src, name: name, fd: int(src.Fd())}
 	f.plain.Store(f.fd < 0)
 	return f
 }
@@ -54,6 +56,15 @@ func (f *File) ReadAt(p []byte, pos int64) (n int, err error) {
 	if n < len(p) && f.plain.Load() {
 		return f.src.ReadAt(p, pos)
 	}
+	if n < len(p) {
+		got, err := f.q.read(f, p[n:], pos+int64(n))
+		return n + got, err
+	}
+	return n, nil
+}
+
+// wait fills p, and gives its place to run away meanwhile.
+func (f *File) wait(p []byte, pos int64) (n int, err error) {
 	for n < len(p) {
 		got, errno := pread(f.fd, unsafe.Pointer(&p[n]), len(p)-n, pos+int64(n))
 		switch {

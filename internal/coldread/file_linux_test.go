@@ -29,7 +29,7 @@ func TestFileSystemInMemory(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	file, content := newFile(t, dir, 10000)
-	f := New(file, file.Name())
+	f := New(&Queue{}, file, file.Name())
 	for range 3 {
 		got := make([]byte, 5000)
 		if n, err := f.ReadAt(got, 777); n != len(got) || err != nil || !bytes.Equal(got, content[777:777+len(got)]) {
@@ -47,7 +47,7 @@ func TestRefusalIsRemembered(t *testing.T) {
 	}
 	defer dir.Close()
 	src := &counted{File: file, fd: dir.Fd()}
-	f := New(src, file.Name())
+	f := New(&Queue{}, src, file.Name())
 	got := make([]byte, 100)
 	for i := range 3 {
 		if f.plain.Load() != (i > 0) {
@@ -75,7 +75,7 @@ func (c *counted) ReadAt(p []byte, pos int64) (int, error) {
 // Signals that arrive during reads do no harm.
 func TestInterrupted(t *testing.T) {
 	file, content := newFile(t, t.TempDir(), 1<<20)
-	f := New(file, file.Name())
+	f := New(&Queue{}, file, file.Name())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGURG, syscall.SIGUSR1)
 	defer signal.Stop(signals)

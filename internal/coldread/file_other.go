@@ -5,8 +5,11 @@ package coldread
 // File reads as its source does.
 type File struct{ src Source }
 
+// Queue has nothing to do here.
+type Queue struct{}
+
 // New makes a File of src.
-func New(src Source, _ string) *File { return &File{src} }
+func New(_ *Queue, src Source, _ string) *File { return &File{src} }
 
 // Close has nothing to wait for.
 func (f *File) Close() {}

@@ -36,7 +36,7 @@ func newFile(t *testing.T, dir string, size int) (*os.File, []byte) {
 func TestReadsAsAFileDoes(t *testing.T) {
 	const size = 10000
 	file, content := newFile(t, t.TempDir(), size)
-	f := New(file, file.Name())
+	f := New(&Queue{}, file, file.Name())
 	for _, pos := range []int64{-1, 0, 1, 4095, 4096, size - 1, size, size + 1, 1 << 40} {
 		for _, n := range []int{0, 1, 100, 4096, size, 2 * size} {
 			forget(t, file)
@@ -63,7 +63,7 @@ func alike(a, b error) bool { return a == b || a != nil && b != nil && a.Error()
 // A file that was closed reads no more, whatever its descriptor means by then.
 func TestClosedFileReadsNothing(t *testing.T) {
 	file, _ := newFile(t, t.TempDir(), 100)
-	f := New(file, file.Name())
+	f := New(&Queue{}, file, file.Name())
 	f.Close()
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestRefusedRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	n, err := New(file, path).ReadAt(make([]byte, 10), 0)
+	n, err := New(&Queue{}, file, path).ReadAt(make([]byte, 10), 0)
 	var pathErr *fs.PathError
 	if n != 0 || !errors.As(err, &pathErr) || pathErr.Path != path {
 		t.Errorf("read of a file that is open for writing: %d bytes, %v", n, err)
@@ -91,7 +91,7 @@ func TestRefusedRead(t *testing.T) {
 
 // Something that is no file of the system is read by its own means.
 func TestNoDescriptor(t *testing.T) {
-	f := New(memory{bytes.NewReader([]byte("hello"))}, "memory")
+	f := New(&Queue{}, memory{bytes.NewReader([]byte("hello"))}, "memory")
 	got := make([]byte, 3)
 	if n, err := f.ReadAt(got, 1); n != 3 || err != nil || string(got) != "ell" {
 		t.Errorf("%d bytes, %q, %v", n, got, err)
@@ -106,7 +106,7 @@ func (memory) Fd() uintptr { return ^uintptr(0) }
 func TestManyReaders(t *testing.T) {
 	const size, block = 4 << 20, 3000
 	file, content := newFile(t, t.TempDir(), size)
-	f := New(file, file.Name())
+	f := New(&Queue{}, file, file.Name())
 	if err := file.Sync(); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestManyReaders(t *testing.T) {
 // A file may be closed while many read it: each read is whole, or fails because of that.
 func TestCloseWhileReading(t *testing.T) {
 	file, content := newFile(t, t.TempDir(), 1<<20)
-	f := New(file, file.Name())
+	f := New(&Queue{}, file, file.Name())
 	var started, wg sync.WaitGroup
 	for id := range 16 {
 		started.Add(1)
