@@ -92,7 +92,7 @@ func (m *Machine) View() *View {
 }
 
 func (m *Machine) viewNode(p *Peer) ViewNode {
-	n := ViewNode{Node: m.describe(p), Primary: NoNode, Offset: p.Offset, Health: Online}
+	n := ViewNode{Node: m.describe(p), Primary: NoNode, Offset: p.Offset}
 	if p == m.me {
 		n.Offset = m.data.Offset()
 	}
@@ -103,14 +103,23 @@ func (m *Machine) viewNode(p *Peer) ViewNode {
 		n.Replicas = append(n.Replicas, uint16(r.at))
 	}
 	slices.Sort(n.Replicas) // all nodes show them in one order, whenever they heard of each
-	switch {
-	case p.failed():
-		n.Health = Failed
-	case p.replica() && n.Offset == 0:
-		n.Health = Loading
-	}
+	n.Health = health(p, n.Offset)
 	return n
 }
+
+// health is that of a node whose replication offset is known.
+func health(p *Peer, offset int64) Health {
+	switch {
+	case p.failed():
+		return Failed
+	case p.replica() && offset == 0:
+		return Loading
+	}
+	return Online
+}
+
+// MyHealth is what a View says now of the health of this node, which depends on an offset that no change tells of.
+func (m *Machine) MyHealth() Health { return health(m.me, m.data.Offset()) }
 
 // viewSlots fills in who owns what.
 func (m *Machine) viewSlots(v *View) {

@@ -107,18 +107,7 @@ func TestKeyGoesBack(t *testing.T) {
 		t.Fatalf("APPEND: %q", got)
 	}
 	mustOK(t, a, "SET", "{foo}both", "newer")
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // ends with stop: this machine may be slower than the time in which keys are to come
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				nodes[2].returns.extend(12182, nodes[2].clock())
-			}
-		}
-	}()
+	nodes[2].stopped.Store(nodes[2].clock()) // this machine may be slower than the time in which keys are to come
 	mustOK(t, a, "CLUSTER", "SETSLOT", "12182", "STABLE")
 	const busy = "-ERR Target instance replied with error: BUSYKEY Target key name already exists"
 	if got := migrate(b, nodes[2], "COPY", "KEYS", "{foo}both"); got != busy+", and is the original.\r\n" {
@@ -127,8 +116,7 @@ func TestKeyGoesBack(t *testing.T) {
 	if got := migrate(b, nodes[2], "KEYS", "{foo}both", "{foo}moved", "{foo}written"); got != busy+", and is the original.\r\n" {
 		t.Errorf("MIGRATE: %q", got)
 	}
-	close(stop)
-	<-stopped
+	nodes[2].stopped.Store(0)
 	if got, want := a.Do("MGET", "{foo}both", "{foo}moved", "{foo}written").Raw, "*3\r\n$5\r\nnewer\r\n$1\r\n1\r\n$1\r\na\r\n"; got != want {
 		t.Errorf("at the source: %q, want %q", got, want)
 	}

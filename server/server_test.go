@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ type testNode struct {
 	Addr string
 	Port int
 	log  *lockedBuffer
+
+	stopped atomic.Int64 // if not 0, where the clock of commands stands still, Unix milliseconds
 }
 
 // lockedBuffer keeps what is logged.
@@ -68,6 +71,12 @@ func newServer(t testing.TB, directives ...string) *testNode {
 		t.Fatal(err)
 	}
 	n.Server = New(cfg, NewLogger("", n.log, config.LogNotice))
+	n.clock = func() int64 {
+		if at := n.stopped.Load(); at != 0 {
+			return at
+		}
+		return unixMilli()
+	}
 	t.Cleanup(func() {
 		if err := n.Stop(); err != nil {
 			t.Errorf("stop: %v", err)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type recorder struct {
 	delivered []string
 	view      *cluster.View
 	hold      chan struct{} // if set, Follow waits for its end
+	offset    atomic.Int64
 }
 
 func (r *recorder) add(format string, args ...any) {
@@ -65,7 +67,7 @@ func (r *recorder) Note(level cluster.Level, text string) {
 	r.notes = append(r.notes, text)
 }
 
-func (r *recorder) Offset() int64              { return 0 }
+func (r *recorder) Offset() int64              { return r.offset.Load() }
 func (r *recorder) PrimaryLink() (bool, int64) { return false, 0 }
 func (r *recorder) Keys() int64                { return 0 }
 func (r *recorder) SlotKeys(uint16) int64      { return 0 }

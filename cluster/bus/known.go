@@ -12,8 +12,8 @@ import (
 func (d *Driver) Known() *cluster.View {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// While this node is a replica without data, its own health depends on an offset that nobody reports.
-	if d.known == nil || d.known.Version != d.machine.Version() || d.known.Nodes[d.known.Myself].Health == cluster.Loading {
+	// This node's own health depends on an offset that nobody reports.
+	if d.known == nil || d.known.Version != d.machine.Version() || d.known.Nodes[d.known.Myself].Health != d.machine.MyHealth() {
 		d.known = d.machine.View()
 		return d.known
 	}
