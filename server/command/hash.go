@@ -135,6 +135,20 @@ func setFields(c *Ctx) (created int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if created, err = e.setAll(pairs); err != nil {
+		return 0, err
+	}
+	e.put()
+	c.Event('h', "hset", k.Name)
+	return created, nil
+}
+
+// setAll sets fields to values, and counts the new ones.
+func (e *hashEdit) setAll(pairs [][]byte) (created int64, err error) {
+	if len(pairs) == 2 { // most often, and an order of one costs memory
+		isNew, err := e.set(pairs[0], pairs[1])
+		return b2i(isNew), err
+	}
 	for i := range inRowOrder(pairs, 2, e.body == nil) {
 		isNew, err := e.set(pairs[i], pairs[i+1])
 		if err != nil {
@@ -142,8 +156,6 @@ func setFields(c *Ctx) (created int64, err error) {
 		}
 		created += b2i(isNew)
 	}
-	e.put()
-	c.Event('h', "hset", k.Name)
 	return created, nil
 }
 
