@@ -218,7 +218,7 @@ func (s *shard) refresh(tag uint32, w *rowWrite) bool {
 	c, r := s.c, s.row(ref)
 	invariant.Check(r.epoch() == 0, "refresh of a row of epoch %d, which may be dirty", r.epoch())
 	units, ver := w.units(), c.versions[w.slot].Load()
-	if r.version() != ver || r.units() < units || w.size() > maxRowBytes || s.wasteful(ref, units) {
+	if r.version() != ver || r.units() < units || s.wasteful(ref, units) {
 		s.removeAt(pos)
 		s.free(ref)
 		return false
