@@ -106,21 +106,31 @@ type directFile struct {
 
 func openDirect(dir string) (files []directFile, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+		if err == nil && !d.IsDir() {
+			var f directFile
+			if f, err = openBlocks(path, d); err == nil && f.blocks > 0 {
+				files = append(files, f)
+			}
 		}
-		info, err := d.Info()
-		if err != nil || info.Size() < diskBlock {
-			return err
+		if path != dir && errors.Is(err, fs.ErrNotExist) {
+			return nil // a compaction has ended meanwhile
 		}
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("disk reads: %s: %w", path, err)
-		}
-		files = append(files, directFile{fd, info.Size() / diskBlock})
-		return nil
+		return err
 	})
 	return files, err
+}
+
+// openBlocks opens a file that has whole blocks.
+func openBlocks(path string, d fs.DirEntry) (directFile, error) {
+	info, err := d.Info()
+	if err != nil || info.Size() < diskBlock {
+		return directFile{}, err
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return directFile{}, fmt.Errorf("disk reads: %s: %w", path, err)
+	}
+	return directFile{fd, info.Size() / diskBlock}, nil
 }
 
 // readBlock reads the block with that number, counted through all files.

@@ -22,6 +22,7 @@ const (
 	blobSuffix     = ".blob"
 	blobFooterLen  = 38
 	blobTrailerLen = 5
+	blobIndexAt    = 4
 	blobSumTypeAt  = 20
 	blobSumCRC32C  = 1
 	blobFormatAt   = 21
@@ -46,11 +47,15 @@ func (f *orderedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) 
 	if err != nil || !isBulk(name) {
 		return file, err
 	}
+	plain := file
 	file = f.openCold(file, name, opts)
 	if filepath.Ext(name) != blobSuffix {
 		return file, nil
 	}
 	b := &blobFile{File: file, path: name, damaged: f.damaged}
+	if file != plain {
+		b.stream = &stream{pool: &f.streams}
+	}
 	if err := b.checkFooter(); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -63,12 +68,31 @@ type blobFile struct {
 	path    string
 	damaged func(error)
 	footer  int64 // where it begins
+	index   int64 // and the index
 	blocks  bool  // their checksums are known to be of the usual kind
+	stream  *stream
+}
+
+// Close is vfs.File's.
+func (f *blobFile) Close() error {
+	if f.stream != nil {
+		f.stream.close()
+	}
+	return f.File.Close()
 }
 
 // ReadAt is vfs.File's. *BlobError: the block that was asked for is damaged.
-func (f *blobFile) ReadAt(p []byte, pos int64) (int, error) {
-	n, err := f.File.ReadAt(p, pos)
+func (f *blobFile) ReadAt(p []byte, pos int64) (n int, err error) {
+	switch {
+	case f.stream == nil || f.index == 0:
+		n, err = f.File.ReadAt(p, pos)
+	case pos == f.index:
+		n, err = f.stream.readIndex(f.File, p, pos)
+	case f.stream.read(f.File, p, pos, f.index):
+		n = len(p)
+	default:
+		n, err = f.File.ReadAt(p, pos)
+	}
 	if err != nil || !f.blocks || n <= blobTrailerLen || pos+int64(n) > f.footer {
 		return n, err
 	}
@@ -95,6 +119,7 @@ func (f *blobFile) checkFooter() error {
 		return f.damage(f.footer, fmt.Sprintf("format %d, this program knows %d only", b[blobFormatAt], blobFormat))
 	}
 	f.blocks = b[blobSumTypeAt] == blobSumCRC32C
+	f.index = int64(binary.LittleEndian.Uint64(b[blobIndexAt:]))
 	return nil
 }
 

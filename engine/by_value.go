@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"cairn/engine/cache"
@@ -63,7 +62,7 @@ func (t *Txn) loadByValue(k *Key) (ok bool, err error) {
 	k.Rec = layout.Record{Type: layout.String, Form: layout.ValueRow, Count: uint64(len(raw))}
 	k.value, k.byValue = raw, true
 	if invariant.Enabled {
-		t.checkByValue(k)
+		t.checkRecord(k)
 	}
 	return true, nil
 }
@@ -80,17 +79,4 @@ func (t *Txn) loadWhole(k *Key, touch bool) error {
 	k.old = k.Rec
 	k.oldSize = recordSize(k)
 	return nil
-}
-
-// checkByValue looks at the record all the same, in builds that check what they believe.
-func (t *Txn) checkByValue(k *Key) {
-	row := layout.AppendRecordKey(nil, k.Slot, k.Hash, k.Name)
-	raw, ok, err := t.s.get(row, nil)
-	if err != nil {
-		return // who needs the record is told
-	}
-	var rec layout.Record
-	err = rec.Decode(raw)
-	same := err == nil && rec.Type == k.Rec.Type && rec.Form == k.Rec.Form && rec.Count == k.Rec.Count && rec.Deadline == 0
-	invariant.Check(ok && same, "key %.64q has a value row of %d bytes, and a record: %v, %s", k.Name, k.Rec.Count, ok, fmt.Sprintf("%+v", rec))
 }

@@ -28,7 +28,7 @@ func (s *Store) diskReserve(total uint64) uint64 {
 	}
 	want := 64<<20 + 4*s.opts.memTableBytes() + 128<<20
 	// The largest merge writes half of the flushes that wait, and the level that they go into, before it frees anything.
-	merge := l0Threshold/2*s.opts.memTableBytes()*3/4 + s.opts.baseLevelBytes()
+	merge := int64(s.opts.l0Threshold())/2*s.opts.memTableBytes()*3/4 + s.opts.baseLevelBytes()
 	return min(uint64(max(want, 64<<20+merge)), total/5)
 }
 

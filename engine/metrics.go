@@ -19,6 +19,8 @@ type Metrics struct {
 	MemTableBytes   int64
 	BlockCacheBytes int64
 	CacheBytes      int64 // limit of the record cache at present
+	Briefs          int64 // records that the cache knows by a brief only, see cache.SetBriefs; some may be of no use any more
+	BriefHits       int64 // looks into Pebble that they spared
 	FilterBytes     int64 // filters of keys, taken from the record cache's limit
 	FilterLimit     int64
 	FilterSlots     int64 // slots that have one
@@ -45,6 +47,8 @@ func (s *Store) Metrics() Metrics {
 		FilterBuilt: s.filters.built.Load(),
 		Corruptions: s.Corruptions(),
 	}
+	stats := s.cache.Stats()
+	m.Briefs, m.BriefHits = stats.Briefs, stats.BriefHits
 	for i := range s.slots {
 		m.FilterDenied += s.slots[i].filter.denied.Load()
 		m.FilterPassed += s.slots[i].filter.passed.Load()

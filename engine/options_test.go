@@ -22,7 +22,7 @@ func TestMemorySplit(t *testing.T) {
 func TestMergesAreWorthTheirLevel(t *testing.T) {
 	for budget := int64(minMemoryBudget); budget < 1<<40; budget += budget / 3 {
 		o := Options{MemoryBudget: budget}
-		brings := l0Threshold / 2 * o.memTableBytes() * 3 / 4
+		brings := int64(o.l0Threshold()) / 2 * o.memTableBytes() * 3 / 4
 		if level := o.baseLevelBytes(); brings < level/3 {
 			t.Errorf("budget %d: %d bytes are merged into up to %d", budget, brings, level)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // The overlay of every read: the transaction's own rows, record cache (points and elements), pending rows of this epoch,
-// rows being applied, the slot's filter (key records only), Pebble.
+// rows being applied, the slot's filter and the briefs (key records only), Pebble.
 //
 // A row never moves between the two pending sets; it only goes from a frozen one to Pebble, after Pebble has
 // it. So with the slot's lock held, which keeps writers out, the sets may be looked at in any order as long as
@@ -49,6 +49,9 @@ func (t *Txn) loadRecord(k *Key, how access) error {
 			if ok, err := t.loadByValue(k); ok || err != nil {
 				return err
 			}
+		}
+		if t.loadBrief(k, how) {
+			return nil
 		}
 		var err error
 		if raw, state, err = t.stored(kindRecord, k); err != nil {

@@ -107,6 +107,7 @@ func Open(o Options) (*Store, *Opened, error) {
 		wake: make(chan struct{}, 1),
 		room: sync.NewCond(new(sync.Mutex)), lastFlush: time.Now(),
 	}
+	s.cache.SetBriefs(briefOf)
 	s.filters.limit, s.filters.asked = o.cacheBytes()/filterShare, make(chan uint16, len(s.slots))
 	for i := range s.allSlots {
 		s.allSlots[i] = uint16(i)

@@ -319,6 +319,17 @@ func (t *Txn) Delete(k *Key) {
 	t.Put(k)
 }
 
+// Room gives an empty slice with room for n bytes, for what a command makes and the transaction takes: of the transaction's
+// own memory, which is no garbage, unless it has used much of that already.
+func (t *Txn) Room(n int) []byte {
+	at := len(t.arena)
+	if at+n > arenaKept {
+		return make([]byte, 0, n)
+	}
+	t.arena = slices.Grow(t.arena, n)[:at+n]
+	return t.arena[at : at : at+n]
+}
+
 // NewGeneration gives a number for the rows of a value, never used before. Rows under it that no record names by
 // the time of Commit are not committed.
 func (t *Txn) NewGeneration() uint64 {

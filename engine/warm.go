@@ -17,6 +17,9 @@ func (s *Store) Warm(name, scratch []byte) []byte {
 	if s.cache.Has(kindRecord, sl, h, name) != cache.Miss || s.droppedBelow(sl) || s.surelyAbsent(sl, h) {
 		return scratch
 	}
+	if _, ok := s.cache.Brief(sl, h, name, true); ok {
+		return scratch
+	}
 	row := layout.AppendRecordKey(scratch[:0], sl, h, name)
 	raw, ok, err := s.get(row, row)
 	switch {

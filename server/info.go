@@ -334,6 +334,8 @@ func (s *Server) infoStore(w *infoWriter, m *engine.Metrics) {
 	w.put("memtable_bytes", m.MemTableBytes)
 	w.put("block_cache_bytes", m.BlockCacheBytes)
 	w.put("record_cache_limit_bytes", m.CacheBytes)
+	w.put("record_cache_briefs", m.Briefs)
+	w.put("record_cache_brief_hits", m.BriefHits)
 	w.put("filter_bytes", m.FilterBytes)
 	w.put("filter_limit_bytes", m.FilterLimit)
 	w.put("filter_slots", m.FilterSlots)

@@ -21,7 +21,7 @@
 // Dropping a slot changes the slot's version; a row that carries another version is dead for readers. Dead rows
 // of a frozen epoch are still handed to the applier, since the drop came after them.
 //
-// Memory. The limit binds pages and indexes together. Clean rows are evicted by a CLOCK hand per shard; a shard
+// Memory. The limit binds pages, indexes and briefs (brief.go) together. Clean rows are evicted by a CLOCK hand per shard; a shard
 // that finds nothing takes a page above the limit and another shard gives one back. If the rest is dirty the limit
 // is passed: the caller slows down its writers by DirtyBytes. Beside the limit stand 16 bytes per dirty row, and
 // up to about 6 MiB when every slot was written in two epochs.
@@ -31,7 +31,7 @@
 //	Put, Delete, DropSlot            the slot's exclusive lock; no Cut meanwhile
 //	Refresh                          the slot's exclusive lock
 //	DropAll                          every slot's exclusive lock; no Cut meanwhile
-//	Get, Fill, ScanDirty, ...        at least the slot's shared lock
+//	Get, Brief, Fill, ScanDirty, ... at least the slot's shared lock
 //	Cut                              no writer runs; readers may
 //	Frozen, Applied                  one goroutine at a time, no slot lock
 //
@@ -82,6 +82,8 @@ const (
 // its memory is reclaimed.
 type Stats struct {
 	Hits, Misses, Evictions, Rows int64
+
+	Briefs, BriefHits int64 // briefs of dead slots count until others take their place
 }
 
 // Cache is the record cache. See the package comment for who may call what.
@@ -99,9 +101,12 @@ type Cache struct {
 	dirty   [2]atomic.Int64                 // bytes of rows
 
 	limit atomic.Int64
-	total atomic.Int64 // bytes of pages and indexes
+	total atomic.Int64 // bytes of pages, indexes and briefs
 	next  atomic.Uint32
 	clock accessClock
+
+	briefs     briefMaker
+	briefBytes atomic.Int64
 
 	frozenBuf RowBuf // of the one goroutine that applies
 }
@@ -128,7 +133,7 @@ func (c *Cache) SetLimit(limitBytes int64) {
 // Limit returns the limit in bytes.
 func (c *Cache) Limit() int64 { return c.limit.Load() }
 
-// Bytes returns the bytes of pages and indexes, the number that the limit binds.
+// Bytes returns the bytes of pages, indexes and briefs, the number that the limit binds.
 func (c *Cache) Bytes() int64 { return c.total.Load() }
 
 // Stats adds up the shards' counters.
@@ -141,6 +146,8 @@ func (c *Cache) Stats() Stats {
 		sum.Misses += s.misses
 		sum.Evictions += s.evictions
 		sum.Rows += int64(s.rows)
+		sum.Briefs += int64(s.briefs.used)
+		sum.BriefHits += s.briefs.uses
 		s.mu.Unlock()
 	}
 	return sum

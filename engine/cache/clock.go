@@ -118,9 +118,15 @@ func (s *shard) evictable(r row, gentle bool) bool {
 }
 
 func (s *shard) evict(ref uint32) uint32 {
+	s.takeOut(ref)
+	return s.free(ref)
+}
+
+// takeOut ends what the index knows of a row whose memory is about to be another's.
+func (s *shard) takeOut(ref uint32) {
+	s.leave(s.row(ref))
 	s.removeAt(s.position(ref))
 	s.evictions++
-	return s.free(ref)
 }
 
 // reclaimPage looks for a row that has a page of about the wanted size to itself. Reusing that page spares the
@@ -139,8 +145,7 @@ func (s *shard) reclaimPage(units uint32) uint32 {
 		}
 		s.shedHand = n
 		// free would drop the page when the limit is passed, so the block changes hands without it.
-		s.removeAt(s.position(ref))
-		s.evictions++
+		s.takeOut(ref)
 		r.setHead(have << headShift)
 		s.link(ref, have)
 		return ref
@@ -171,9 +176,9 @@ func (c *Cache) trimAll() {
 	}
 }
 
-// shed gives a page back, or the spare room of the index.
+// shed gives a page back, or the spare room of index and briefs.
 func (s *shard) shed() bool {
-	shrunk := false
+	shrunk := s.shedBriefs()
 	if len(s.index) > minIndex && s.rows*8 < len(s.index) {
 		s.resizeIndex(len(s.index) / 2)
 		shrunk = true
@@ -247,7 +252,6 @@ func (s *shard) empty(n uint32) {
 				return
 			}
 		}
-		s.removeAt(pos)
-		s.evictions++
+		s.takeOut(ref)
 	})
 }

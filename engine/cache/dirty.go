@@ -121,6 +121,7 @@ func (c *Cache) DropAll() {
 	for slot := range NumSlots {
 		c.DropSlot(uint16(slot))
 	}
+	c.forgetBriefs()
 }
 
 // Epoch returns the current epoch, the one that writes go to.

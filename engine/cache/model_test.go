@@ -131,6 +131,8 @@ type modelRun struct {
 	m *model
 	r *rand.Rand
 	b RowBuf
+
+	briefs int // how many were told
 }
 
 func (x *modelRun) key() modelKey {
@@ -176,11 +178,33 @@ func (x *modelRun) get(k modelKey) {
 		if dirty && k.kind != KindElement {
 			x.t.Fatalf("%v: miss of a dirty row", k)
 		}
+		if k.kind == KindRecord {
+			x.brief(k, want)
+		}
 		if want.deleted {
 			x.c.FillAbsent(k.kind, k.slot, h, key)
 		} else {
 			x.c.Fill(k.kind, k.slot, h, key, []byte(want.val))
 		}
+	}
+}
+
+// testBrief is of values in the first half of the alphabet.
+func testBrief(val []byte) (brief uint16, ok bool) {
+	if len(val) == 0 || val[0] > 'm' || len(val) >= 1<<12 {
+		return 0, false
+	}
+	return uint16(len(val))<<4 | uint16(val[0]-'a'), true
+}
+
+func (x *modelRun) brief(k modelKey, want modelVal) {
+	got, ok := x.c.Brief(k.slot, testHash(k.key), []byte(k.key), true)
+	if !ok {
+		return
+	}
+	x.briefs++
+	if stands, short := testBrief([]byte(want.val)); want.deleted || !short || got != stands {
+		x.t.Fatalf("%v: brief %#x, want %+.60v", k, got, want)
 	}
 }
 
@@ -277,6 +301,7 @@ func TestModel(t *testing.T) {
 	}
 	for seed := range seeds {
 		x := &modelRun{t: t, c: New(1 << 20), m: newModel(), r: rand.New(rand.NewPCG(seed, 7))}
+		x.c.SetBriefs(testBrief)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			x.t = t
 			for i := range steps {
@@ -299,8 +324,8 @@ func TestModel(t *testing.T) {
 			if got, limit := x.c.Bytes(), x.c.Limit(); got > limit {
 				t.Errorf("all rows clean: %d bytes, limit %d", got, limit)
 			}
-			if st := x.c.Stats(); st.Evictions == 0 || st.Hits == 0 || st.Misses == 0 {
-				t.Errorf("the run did not reach all parts: %+v", st)
+			if st := x.c.Stats(); st.Evictions == 0 || st.Hits == 0 || st.Misses == 0 || x.briefs == 0 || st.BriefHits != int64(x.briefs) {
+				t.Errorf("the run did not reach all parts, or counted wrong: %+v, %d briefs told", st, x.briefs)
 			}
 		})
 	}
@@ -313,16 +338,36 @@ func checkCache(t *testing.T, c *Cache) {
 	var total int64
 	for i := range c.shards {
 		s := &c.shards[i]
-		total += int64(len(s.index)) * 8
+		total += int64(len(s.index))*8 + int64(len(s.briefs.buckets))*bucketBytes
 		for _, p := range s.pages {
 			total += int64(len(p))
 		}
 		checkShard(t, s)
+		checkBriefs(t, s)
 	}
 	if total != c.total.Load() {
 		t.Fatalf("%d bytes, counted %d", total, c.total.Load())
 	}
 	checkLists(t, c)
+}
+
+func checkBriefs(t *testing.T, s *shard) {
+	t.Helper()
+	used := 0
+	for i := range s.briefs.buckets {
+		for _, hash := range s.briefs.buckets[i].marks {
+			if hash == 0 {
+				continue
+			}
+			used++
+			if p := s.briefs.pair(hash); p[0] != &s.briefs.buckets[i] && p[1] != &s.briefs.buckets[i] {
+				t.Fatalf("a brief is in bucket %d, which is not its own", i)
+			}
+		}
+	}
+	if used != s.briefs.used {
+		t.Fatalf("%d briefs, counted %d", used, s.briefs.used)
+	}
 }
 
 func checkShard(t *testing.T, s *shard) {

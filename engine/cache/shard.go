@@ -25,6 +25,8 @@ type shard struct {
 	bins      [numBins]uint32
 	binMap    [numBins/64 + 1]uint64
 
+	briefs briefs
+
 	limbo []uint32 // superseded rows, kept until their epoch is applied
 
 	hand     uint32 // CLOCK: ref of the block to look at next, always the start of one

@@ -80,7 +80,7 @@ func editHash(c *Ctx, k *engine.Key, pairs ...[]byte) (hashEdit, error) {
 	case !k.Exists():
 		*r = layout.Record{Type: layout.HashType, Enc: layout.HashListpack}
 		if small {
-			e.body = layout.NewPackedHash(make([]byte, 0, layout.PackedHashHead+growth))
+			e.body = layout.NewPackedHash(c.Txn.Room(layout.PackedHashHead + growth))
 		} else {
 			e.startRows()
 		}
@@ -88,8 +88,8 @@ func editHash(c *Ctx, k *engine.Key, pairs ...[]byte) (hashEdit, error) {
 		if _, err := layout.OpenPackedHash(r.Body); err != nil {
 			return e, hashError(k, err)
 		}
-		// The record's bytes may be read by others at this moment, so the change happens in a copy.
-		e.body = append(make([]byte, 0, len(r.Body)+growth), r.Body...)
+		// What was read of the record before stays as it was, so the change happens in a copy.
+		e.body = append(c.Txn.Room(len(r.Body)+growth), r.Body...)
 		if !small {
 			if err := e.unpack(); err != nil {
 				return e, err
