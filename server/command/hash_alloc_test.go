@@ -56,12 +56,3 @@ func TestHashGetDoesNotAllocate(t *testing.T) {
 		t.Errorf("HGET allocates %.2f times", n)
 	}
 }
-
-// Setting a field of a packed hash allocates nothing for the new record.
-func TestHashSetDoesNotAllocate(t *testing.T) {
-	run := hashNode(t)
-	do := run("HSET", "packed", "f10", "v1")
-	if n := testing.AllocsPerRun(1000, do); n > 0 {
-		t.Errorf("HSET allocates %.2f times", n)
-	}
-}
