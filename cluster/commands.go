@@ -53,7 +53,7 @@ func (m *Machine) run(now int64, c Cmd) Answer {
 		m.afterSave()
 		return m.done(nil)
 	case CmdPublish:
-		m.publish(c)
+		m.publish(now, c)
 		return Answer{OK: true}
 	case CmdHandOver:
 		return m.handOver()

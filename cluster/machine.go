@@ -62,7 +62,8 @@ type Machine struct {
 
 // inbound is a link that a peer opened.
 type inbound struct {
-	peer     *Peer // nil until it is known who speaks
+	peer     *Peer   // nil until it is known who speaks
+	name     wire.ID // whose it is by the last message that named a node that is not known
 	remoteIP string
 	localIP  string
 }

@@ -6,7 +6,7 @@ import "cairn/cluster/wire"
 
 // publish sends a message to the other nodes, or to those of this shard. Peers that understand it get it with the short
 // header.
-func (m *Machine) publish(c CmdPublish) {
+func (m *Machine) publish(now int64, c CmdPublish) {
 	kind := wire.Publish
 	if c.Shard {
 		kind = wire.PublishShard
@@ -17,8 +17,7 @@ func (m *Machine) publish(c CmdPublish) {
 			continue
 		}
 		msg := &full
-		// The short header is understood only on a link on which a full one came before.
-		if m.cfg.LightHeaders && p.any(wire.FlagLight) && p.outUp {
+		if m.mayBeLight(now, p) {
 			msg = &light
 		}
 		if *msg == nil {
@@ -26,6 +25,13 @@ func (m *Machine) publish(c CmdPublish) {
 		}
 		m.send(p, *msg, 0)
 	}
+}
+
+// mayBeLight says whether a peer understands the short header, which it does on a link on which it heard a full one of a
+// node that it knows; else it closes the link. That it knows this node cannot be seen, and comes after this node knows it
+// while they meet. Within a node timeout each has pinged the other, and a handshake is over.
+func (m *Machine) mayBeLight(now int64, p *Peer) bool {
+	return m.cfg.LightHeaders && p.any(wire.FlagLight) && p.outUp && now-p.outAt >= m.cfg.NodeTimeout
 }
 
 func (m *Machine) publication(kind wire.Type, light bool, c CmdPublish) *wire.Message {

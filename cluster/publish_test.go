@@ -10,10 +10,13 @@ func TestPublish(t *testing.T) {
 	s := newSolo(t, "a 1 0-9", "b 2 10-19", "c of a", "d 3")
 	s.cfg.LightHeaders = true
 	s.p('b').Flags |= wire.FlagLight
+	opened := s.now
 	for _, tc := range []struct {
 		shard       bool
 		full, light int
-	}{{false, 2, 1}, {true, 1, 0}} {
+		age         int64 // of the link with b, ms
+	}{{false, 2, 1, s.cfg.NodeTimeout}, {true, 1, 0, s.cfg.NodeTimeout}, {false, 3, 0, s.cfg.NodeTimeout - 1}} {
+		s.p('b').outAt = opened - tc.age
 		_, effects := s.Command(s.now, CmdPublish{Shard: tc.shard, Channel: []byte("c"), Payload: []byte("p")})
 		full, light := 0, 0
 		for _, e := range find[Send](effects) {
@@ -44,6 +47,13 @@ func TestDeliver(t *testing.T) {
 	s.now += 50
 	if d := find[Deliver](s.say('b', light)); len(d) != 1 || d[0].Shard || s.p('b').DataAt != s.now {
 		t.Errorf("of a short header: %v", d)
+	}
+	// A link on which c said its name before it was known here.
+	s.Accepted(s.now, 800, "10.0.0.c", "")
+	s.Step(s.now, 800, s.word('c', wire.Ping))
+	s.addPeer(s.newPeer(letterID('c'), wire.FlagPrimary, s.now))
+	if d := find[Deliver](s.Step(s.now, 800, light)); len(d) != 1 || s.p('c').in != 800 {
+		t.Errorf("of a node that was met meanwhile: %v", d)
 	}
 	s.Accepted(s.now, 900, "10.0.0.x", "")
 	effects := s.Step(s.now, 900, light)

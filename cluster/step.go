@@ -87,10 +87,13 @@ func (m *Machine) receive(now int64, link LinkID, msg *wire.Message) {
 }
 
 // receiveLight takes a message with the short header, which says nothing of its sender. It is believed on a link whose
-// other end is known.
+// other end is known, be it that the node became known after it said its name there.
 func (m *Machine) receiveLight(now int64, at arrival, msg *wire.Message) {
 	p := at.out
 	if at.in != nil {
+		if named := m.byID[at.in.name]; at.in.peer == nil && named != nil && named != m.me && !named.handshake() {
+			m.bind(at.link, at.in, named)
+		}
 		p = at.in.peer
 	}
 	if p == nil || p.handshake() {
@@ -137,6 +140,9 @@ func (m *Machine) identify(at arrival, msg *wire.Message) (sender *Peer, ok bool
 	}
 	sender = m.byID[msg.Sender]
 	if sender == nil || sender.handshake() {
+		if at.in != nil {
+			at.in.name = msg.Sender
+		}
 		return nil, true
 	}
 	if at.in != nil && sender != m.me {
