@@ -142,7 +142,11 @@ func (t *Txn) publish(rows []byte) {
 				s.noteKey(k.Slot, k.Hash)
 			}
 			n := binary.LittleEndian.Uint32(rows)
-			s.cache.Put(kindRecord, k.Slot, k.Hash, k.Name, rows[4:4+n])
+			if k.recordStands() {
+				s.cache.Fill(kindRecord, k.Slot, k.Hash, k.Name, rows[4:4+n])
+			} else {
+				s.cache.Put(kindRecord, k.Slot, k.Hash, k.Name, rows[4:4+n])
+			}
 			rows = rows[4+n:]
 		} else if k.old.Type != 0 {
 			s.cache.Delete(kindRecord, k.Slot, k.Hash, k.Name)
@@ -154,6 +158,16 @@ func (t *Txn) publish(rows []byte) {
 		t.publishIndex(cur, k)
 		t.count(k)
 	}
+}
+
+// recordStands says that k's record is what it was: of a string in a row of its own that got another value of the same
+// length. Its row is written already, or waits to be, and is not written again: as a row, in a flush and in each merge that
+// would cost as much as the value, which merges mostly pass over. The cache has it as a clean row, where accesses are counted.
+func (k *Key) recordStands() bool {
+	r, old := &k.Rec, &k.old
+	return r.Form == layout.ValueRow && old.Form == layout.ValueRow && r.Type == old.Type && r.Enc == old.Enc &&
+		r.Deadline == old.Deadline && r.Arrived == old.Arrived && r.Count == old.Count &&
+		len(r.Body) == 0 && recordSize(k) == k.oldSize // the old body was empty, too
 }
 
 func (t *Txn) publishDrops(cur *pending.Set) {

@@ -24,6 +24,7 @@ type Store struct {
 	db          *pebble.DB
 	blocks      *pebble.Cache
 	compactions *scheduler
+	jobs        jobs
 	fs          *orderedFS
 	logs        atomic.Pointer[Log]
 	effects     Effects
