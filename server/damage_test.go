@@ -322,6 +322,7 @@ func newFlipRun(t *testing.T) *flipRun {
 	if err := d.store.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	valuesLeaveTables(t, d.Server, x, mem, "0", "1", "2", "3", "4", "5", "6")
 	f.fill(t, x, "third", 8, text)
 	if err := d.wal.SyncAll(); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ func TestFailedReadLeavesNothing(t *testing.T) {
 	x.do("SET", "{k}other", long)
 	x.do("SET", "{k}large", strings.Repeat(part, 40)) // is staged
 	x.do("SET", "{k}small", "here")
+	valuesLeaveTables(t, s, x, fs, "k")
 	if err := errors.Join(s.store.Close(), s.wal.Close()); err != nil {
 		t.Fatal(err)
 	}
