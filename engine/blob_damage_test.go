@@ -16,17 +16,7 @@ import (
 // no rewrite that would meet it is begun any more. Damage in the footer costs all values of the file.
 func TestDamagedValueFile(t *testing.T) {
 	mem, log := vfs.NewMem(), &memLog{}
-	open := func() *Store {
-		s, _, err := Open(Options{FS: mem, Dir: "store", MemoryBudget: 64 << 20})
-		if err == nil {
-			err = s.Attach(log)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	s := open()
+	s := openForValues(t, mem, log)
 	key := func(i byte) []byte { return []byte{'{', 'v', '}', i} }
 	for range 2 { // a merge of one table would only move it
 		for i := range byte(40) {
@@ -40,14 +30,18 @@ func TestDamagedValueFile(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	path := blobPath(t, mem)
+	paths := blobFiles(t, mem)
+	if len(paths) == 0 {
+		t.Fatal("no file of separated values")
+	}
+	path := paths[0]
 	whole, err := mem.UnsafeGetFileDataBuffer(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []int{3, len(whole) - 1, len(whole) - blobFooterLen, len(whole) - blobFooterLen + blobFormatAt} {
 		whole[at] ^= 4
-		s := open()
+		s := openForValues(t, mem, log)
 		var damaged *BlobError
 		failed := 0
 		for i := range byte(40) {
@@ -69,7 +63,20 @@ func TestDamagedValueFile(t *testing.T) {
 	}
 }
 
-func blobPath(t *testing.T, fs vfs.FS) string {
+func openForValues(t *testing.T, fs vfs.FS, log *memLog) *Store {
+	t.Helper()
+	s, _, err := Open(Options{FS: fs, Dir: "store", MemoryBudget: 64 << 20})
+	if err == nil {
+		err = s.Attach(log)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// blobFiles gives the paths of the files of separated values.
+func blobFiles(t *testing.T, fs vfs.FS) (paths []string) {
 	t.Helper()
 	names, err := fs.List("store")
 	if err != nil {
@@ -77,11 +84,10 @@ func blobPath(t *testing.T, fs vfs.FS) string {
 	}
 	for _, n := range names {
 		if strings.HasSuffix(n, blobSuffix) {
-			return fs.PathJoin("store", n)
+			paths = append(paths, fs.PathJoin("store", n))
 		}
 	}
-	t.Fatalf("no file of separated values among %v", names)
-	return ""
+	return paths
 }
 
 func putValue(t *testing.T, s *Store, name, val []byte) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -14,15 +13,8 @@ import (
 // TestValuesLeaveInMerges: a flush leaves values in its table, the merge into a level below takes them out, and reads do not
 // see any of it.
 func TestValuesLeaveInMerges(t *testing.T) {
-	mem, log := vfs.NewMem(), &memLog{}
-	s, _, err := Open(Options{FS: mem, Dir: "store", MemoryBudget: 64 << 20})
-	if err == nil {
-		err = s.Attach(log)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	mem := vfs.NewMem()
+	s := openForValues(t, mem, &memLog{})
 	key := func(i byte) []byte { return []byte{'{', 'v', '}', i} }
 	val := func(i, round byte) []byte { return bytes.Repeat([]byte{i, round}, 2500) }
 	for round := range byte(2) {
@@ -32,20 +24,23 @@ func TestValuesLeaveInMerges(t *testing.T) {
 		if err := s.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if n := blobFiles(t, mem); n != 0 {
-			t.Fatalf("%d files of values after a flush", n)
+		if got := blobFiles(t, mem); len(got) != 0 {
+			t.Fatalf("files of values after a flush: %v", got)
 		}
 	}
 	mergeAll(t, s)
-	if n := blobFiles(t, mem); n != 1 {
-		t.Fatalf("%d files of values after a merge, want 1", n)
+	if got := blobFiles(t, mem); len(got) != 1 {
+		t.Fatalf("files of values after a merge: %v, want one", got)
 	}
 	for i := range byte(40) {
 		if v, err := value(s, key(i)); err != nil || !bytes.Equal(v, val(i, 1)) {
 			t.Errorf("value %d has %d bytes, %v", i, len(v), err)
 		}
 	}
-	if len(s.jobs.on) != 0 {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.jobs.on) != 0 { // nobody else is there any more
 		t.Errorf("jobs that have ended are kept: %v", s.jobs.on)
 	}
 }
@@ -56,20 +51,6 @@ func mergeAll(t *testing.T, s *Store) {
 	if err := s.db.Compact(t.Context(), []byte{layout.SpaceNode}, []byte{layout.SpaceBulk + 1}, false); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func blobFiles(t *testing.T, fs vfs.FS) (n int) {
-	t.Helper()
-	names, err := fs.List("store")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, blobSuffix) {
-			n++
-		}
-	}
-	return n
 }
 
 func TestJobs(t *testing.T) {
