@@ -19,6 +19,9 @@ type Metrics struct {
 	MemTableBytes   int64
 	BlockCacheBytes int64
 	CacheBytes      int64 // limit of the record cache at present
+	CacheRows       int64 // rows in the record cache
+	CacheHits       int64 // rows that were asked for and there, or known to be absent
+	CacheMisses     int64
 	Briefs          int64 // records that the cache knows by a brief only, see cache.SetBriefs; some may be of no use any more
 	BriefHits       int64 // looks into Pebble that they spared
 	FilterBytes     int64 // filters of keys, taken from the record cache's limit
@@ -48,6 +51,7 @@ func (s *Store) Metrics() Metrics {
 		Corruptions: s.Corruptions(),
 	}
 	stats := s.cache.Stats()
+	m.CacheRows, m.CacheHits, m.CacheMisses = stats.Rows, stats.Hits, stats.Misses
 	m.Briefs, m.BriefHits = stats.Briefs, stats.BriefHits
 	for i := range s.slots {
 		m.FilterDenied += s.slots[i].filter.denied.Load()

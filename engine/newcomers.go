@@ -9,8 +9,9 @@ import (
 // before, not long ago. Values are much larger than records. Of data far beyond memory most are read once in a long
 // time; each of these would push out twenty records, or a value that is asked for every second.
 //
-// It is a set of bits, one for the hash of each value that was refused, emptied when a quarter of them is set. Two values
-// may share a bit: then one comes in the first time.
+// It is a set of bits, one for the hash of each value that was refused, emptied when a quarter of them is set: when about as
+// many were refused as the cache has room for. Who comes back later than that would have left the cache, too. Two values may
+// share a bit: then one comes in the first time.
 type newcomers struct {
 	words []atomic.Uint64
 	set   atomic.Int64 // bits, about: several goroutines may empty the set at once
@@ -18,7 +19,7 @@ type newcomers struct {
 
 const (
 	newcomerValue = 1 << 10 // bytes: how large a value is held to be
-	newcomerBits  = 16      // for each value that the cache has room for
+	newcomerBits  = 4       // for each value that the cache has room for
 )
 
 // newNewcomers is for a record cache of so many bytes.

@@ -54,6 +54,95 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// What the index took for many small rows goes to the few large ones that come after them, whoever removes the small ones.
+func TestIndexFollowsTheRows(t *testing.T) {
+	const limit = 4 << 20
+	small, large := make([]byte, 8), make([]byte, 2000)
+	var key []byte
+	fill := func(c *Cache, from, n uint64, val []byte) {
+		for i := from; i < from+n; i++ {
+			key = numKey(key, i)
+			c.Fill(KindValue, slotOf(i), spread(i), key, val)
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(c *Cache)
+	}{
+		{"evicted", func(c *Cache) { fill(c, 1<<20, 20000, large) }},
+		{"limit lowered", func(c *Cache) { c.SetLimit(limit / 16) }},
+		{"dropped", func(c *Cache) {
+			for slot := range NumSlots {
+				c.DropSlot(uint16(slot))
+			}
+			fill(c, 1<<20, 20000, large)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := New(limit)
+			fill(c, 0, 60000, small)
+			before := indexBytes(c)
+			test.change(c)
+			rows, after := c.Stats().Rows, indexBytes(c)
+			if most := rows*8*4 + numShards*minIndex*8; after > most || after*2 > before {
+				t.Errorf("%d rows have an index of %d bytes, %d before; want at most %d", rows, after, before, most)
+			}
+		})
+	}
+}
+
+// Rows that have pages to themselves push out those that share one when nobody asks for these, and only then; and the other
+// way round.
+func TestLargeAndSmallRowsShare(t *testing.T) {
+	const limit, each = 32 << 20, 4 << 20 // bytes of rows that are asked for all the time
+	sizes := []int{150, 1000, 3000, 20000}
+	for _, hot := range sizes {
+		for _, passing := range sizes {
+			t.Run(fmt.Sprintf("%d hot %d", hot, passing), func(t *testing.T) {
+				c := New(limit)
+				var key []byte
+				read := func(i uint64, size int) State {
+					key = numKey(key, i)
+					_, state := c.Get(KindValue, slotOf(i), spread(i), key, nil)
+					if state == Miss {
+						c.Fill(KindValue, slotOf(i), spread(i), key, make([]byte, size))
+					}
+					return state
+				}
+				const old, stream = 1 << 30, 1 << 31 // where the numbers of the others begin
+				for i := range uint64(2 * limit / passing) {
+					read(old+i, passing)
+				}
+				n, next := uint64(each/(hot+64)), uint64(0)
+				hits, asked := 0, 0
+				for round := range 6 {
+					for i := range n {
+						if state := read(i, hot); round >= 3 {
+							asked++
+							if state == Hit {
+								hits++
+							}
+						}
+						for ; next*uint64(passing) < (uint64(round)*n+i)*uint64(hot); next++ {
+							read(stream+next, passing)
+						}
+					}
+				}
+				if hits*4 < asked*3 {
+					t.Errorf("%d of %d were there: rows that all together are an eighth of the cache", hits, asked)
+				}
+			})
+		}
+	}
+}
+
+func indexBytes(c *Cache) (n int64) {
+	for i := range c.shards {
+		n += int64(len(c.shards[i].index)) * 8
+	}
+	return n
+}
+
 // A clean row is overwritten where it is; a frozen one is left for the applier, also when the slot is dropped and
 // the key written again.
 func TestFrozenRowSurvivesOverwriteAndDrop(t *testing.T) {

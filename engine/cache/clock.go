@@ -9,7 +9,7 @@ const (
 	sweepSteps  = 192
 	barrenRest  = 16
 
-	shedPages = 4 // pages that a shard looks at before it says that it has none to give
+	shedPages = 4 // pages of many rows that a shard looks at before it says that it has none to give
 )
 
 // pinned says that a row may not leave: it is dirty or superseded. A dead row of the current epoch may leave, the
@@ -122,36 +122,95 @@ func (s *shard) evict(ref uint32) uint32 {
 	return s.free(ref)
 }
 
-// takeOut ends what the index knows of a row whose memory is about to be another's.
+// takeOut ends what the index knows of a row whose memory is about to be another's. Positions in the index that were
+// looked up before hold no longer.
 func (s *shard) takeOut(ref uint32) {
 	s.leave(s.row(ref))
 	s.removeAt(s.position(ref))
 	s.evictions++
+	s.shrinkIndex()
 }
 
-// reclaimPage looks for a row that has a page of about the wanted size to itself. Reusing that page spares the
-// collector the garbage that a new page for each large row would be.
+// reclaimPage makes room for a row that will have a page to itself: it takes over that of a row of about its size, or
+// drops pages until there is room for a new one, and returns 0. Taking over spares the collector the garbage that a new
+// page for each large row would be. Small rows and large ones have the same chance to stay: a hand goes over all pages, and
+// spares those that are in use.
 func (s *shard) reclaimPage(units uint32) uint32 {
-	n := s.shedHand
+	shared, dropped := 0, uint32(0)
 	for range gentleSteps {
-		if n = s.pageAfter(n); n == 0 {
-			break
-		}
-		ref := n << refOffBits
-		r := s.row(ref)
-		have := r.units()
-		if have < units || have > units+units/4 || !s.atEnd(r, have) || !r.used() || !s.evictable(r, true) {
-			continue
+		n := s.pageAfter(s.shedHand)
+		if n == 0 || shared == shedPages {
+			return 0
 		}
 		s.shedHand = n
-		// free would drop the page when the limit is passed, so the block changes hands without it.
-		s.takeOut(ref)
-		r.setHead(have << headShift)
-		s.link(ref, have)
-		return ref
+		ref := n << refOffBits
+		have := s.row(ref).units()
+		if !s.alone(ref) {
+			shared++
+		}
+		if !s.cold(n) {
+			continue
+		}
+		if s.alone(ref) && have >= units && have <= units+units/4 {
+			s.takeOut(ref)
+			s.row(ref).setHead(have << headShift)
+			s.link(ref, have)
+			return ref
+		}
+		size := uint32(len(s.pages[n]) / unit)
+		s.empty(n)
+		s.dropPage(n)
+		if dropped += size; dropped >= units {
+			return 0
+		}
 	}
-	s.shedHand = n
 	return 0
+}
+
+// alone says that a row has its page to itself.
+func (s *shard) alone(ref uint32) bool {
+	r := s.row(ref)
+	return ref&refOffMask == 0 && r.used() && s.atEnd(r, r.units())
+}
+
+// cold says that no row of a page is pinned and that what was accessed since this was asked last is less than half of it.
+func (s *shard) cold(n uint32) bool {
+	accessed, pinned := uint32(0), false
+	s.walk(n, func(_ uint32, r row) bool {
+		if r.used() {
+			pinned = s.pinned(r)
+			if r.is(flagReferenced) && !s.dead(r) {
+				accessed += r.units()
+			}
+		}
+		return !pinned
+	})
+	if pinned {
+		return false
+	}
+	if int(accessed)*unit*2 < len(s.pages[n]) {
+		return true
+	}
+	s.walk(n, func(_ uint32, r row) bool {
+		if r.used() {
+			r[offFlags] &^= flagReferenced
+		}
+		return true
+	})
+	return false
+}
+
+// walk goes over the blocks of a page, in their order, until f says false.
+func (s *shard) walk(n uint32, f func(ref uint32, r row) bool) {
+	for ref := n << refOffBits; ; {
+		r := s.row(ref)
+		units := r.units()
+		end := s.atEnd(r, units)
+		if !f(ref, r) || end {
+			return
+		}
+		ref += units
+	}
 }
 
 // trim brings the cache back to its limit, asking so many shards for a page.
@@ -179,10 +238,7 @@ func (c *Cache) trimAll() {
 // shed gives a page back, or the spare room of index and briefs.
 func (s *shard) shed() bool {
 	shrunk := s.shedBriefs()
-	if len(s.index) > minIndex && s.rows*8 < len(s.index) {
-		s.resizeIndex(len(s.index) / 2)
-		shrunk = true
-	}
+	shrunk = s.shrinkIndex() || shrunk
 	for range shedPages {
 		n := s.pageAfter(s.shedHand)
 		if n == 0 {
@@ -201,46 +257,29 @@ func (s *shard) shed() bool {
 // sheddable says that no row of the page is pinned. A row with a page to itself has a second chance here; rows that
 // share one are moved if they deserve it.
 func (s *shard) sheddable(n uint32) bool {
-	for ref := n << refOffBits; ; {
-		r := s.row(ref)
-		units := r.units()
-		end := s.atEnd(r, units)
-		if r.used() {
-			alone := end && ref&refOffMask == 0
-			if alone && !s.evictable(r, true) || s.pinned(r) {
-				return false
-			}
-		}
-		if end {
-			return true
-		}
-		ref += units
+	if ref := n << refOffBits; s.alone(ref) {
+		return s.evictable(s.row(ref), true)
 	}
+	pinned := false
+	s.walk(n, func(_ uint32, r row) bool {
+		pinned = r.used() && s.pinned(r)
+		return !pinned
+	})
+	return !pinned
 }
 
 // empty takes all blocks of a page out of bins and index. Referenced rows move to free blocks elsewhere, as far as
 // there are any; the others are evicted.
 func (s *shard) empty(n uint32) {
-	walk := func(f func(ref uint32, r row)) {
-		for ref := n << refOffBits; ; {
-			r := s.row(ref)
-			units := r.units()
-			end := s.atEnd(r, units)
-			f(ref, r)
-			if end {
-				return
-			}
-			ref += units
-		}
-	}
-	walk(func(ref uint32, r row) { // first, so that no row moves within its page
+	s.walk(n, func(ref uint32, r row) bool { // first, so that no row moves within its page
 		if !r.used() {
 			s.unlink(ref)
 		}
+		return true
 	})
-	walk(func(ref uint32, r row) {
+	s.walk(n, func(ref uint32, r row) bool {
 		if !r.used() {
-			return
+			return true
 		}
 		pos := s.position(ref)
 		size := headerLen + r.keyLen() + r.valLen()
@@ -249,9 +288,10 @@ func (s *shard) empty(n uint32) {
 				r[offFlags] &^= flagReferenced
 				copy(s.row(to)[offFlags:], r[offFlags:size])
 				s.index[pos] = s.index[pos]>>32<<32 | uint64(to)
-				return
+				return true
 			}
 		}
 		s.takeOut(ref)
+		return true
 	})
 }

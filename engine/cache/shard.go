@@ -102,6 +102,16 @@ func (s *shard) insert(tag, ref uint32) {
 	place(s.index, uint64(tag)<<32|uint64(ref))
 }
 
+// shrinkIndex halves an index that is for many more rows than there are: few large ones may have followed many small
+// ones, and what the index keeps they lack. Half as many rows again are needed until it grows again.
+func (s *shard) shrinkIndex() bool {
+	if len(s.index) <= minIndex || s.rows*4 >= len(s.index) {
+		return false
+	}
+	s.resizeIndex(len(s.index) / 2)
+	return true
+}
+
 func place(index []uint64, e uint64) {
 	mask := uint32(len(index) - 1)
 	pos := uint32(e>>32) & mask
